@@ -309,3 +309,14 @@ def test_a_known_mail_is_not_parsed(tmp_path: Path) -> None:
 
     assert [type(one) for one in again] == [Unchanged, Unchanged, LoadedDocument]
     assert sorted(stored) == ["a.eml", "a.eml/note.txt", "b.mbox/1@x"]
+
+
+def test_what_a_message_in_html_strikes_is_counted() -> None:
+    """A mail counts what its page leaves out, as the page by itself would."""
+    mail = message()
+    mail.set_content("<p>Fee <s>40</s> 55.", subtype="html")
+
+    document = parsed(mail)
+
+    assert body_of(document) == "Fee 55."
+    assert document.left_out == {"struck passages": 1}

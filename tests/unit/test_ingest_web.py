@@ -8,6 +8,7 @@ from tests.support.markup import markup_in
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.loader_registry import detect_loader, loader_for
 from whence.ingest.sources import SourceFile, suffix_of
+from whence.quoting.tables import read_rows
 from whence.schema.places import place_of
 
 STRUCK, HIDDEN = "struck passages", "hidden passages"
@@ -226,7 +227,7 @@ def test_elements_become_what_they_show(source: str, expected: str) -> None:
         ("> [!note] Alone", "Note: Alone"),
         ("#tag of 100%% and 5%%", "#tag of 100%% and 5%%"),
         ("```\n%% code %%\n```", "```\n%% code %%\n```"),
-        ("| a | b |\n|--|--|\n| x \\| y | `p \\| q` |\n| [[P\\|al]] | c |", "| a | b |\n|---|---|\n| x | y | `p | q` |\n| al | c |"),
+        ("| a | b |\n|--|--|\n| x \\| y | `p \\| q` |\n| [[P\\|al]] | c |", "| a | b |\n|---|---|\n| x|y | `p|q` |\n| al | c |"),
         ("- [x] done\n- [ ] open", "- [x] done\n- [ ] open"),
         ("Rose  \nis red\\\nand blue", "Rose\nis red\nand blue"),
         ("By $a_1 * b_2 * c$ and $$x^2$$.\n\n$$\na = b\n$$\n\n$$\na\nb\n$$", "By a_1 * b_2 * c and x^2.\n\na = b\n\n```\na\nb\n```"),
@@ -331,3 +332,61 @@ def test_marks_of_notes_cannot_be_forged() -> None:
 
     assert document.text == "One17 two[3]."
     assert not markup_in(document.text)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<ol type=a start=3><li>x<li>y</ol>", "c. x\nd. y"),
+        ("<ol type=I><li>x<li value=9>y<li>z</ol>", "I. x\nIX. y\nX. z"),
+        ("<ol style='list-style-type: upper-alpha'><li>x</ol>", "A. x"),
+        ("<ol reversed><li>x<li>y</ol>", "2. x\n1. y"),
+        ("<ol><li>x<li type=i>y</ol>", "1. x\nii. y"),
+        ("<ul type=disc><li>x</ul>", "- x"),
+    ],
+)
+def test_items_have_the_numbers_that_a_reader_sees(source: str, expected: str) -> None:
+    """Letters, Roman numbers and lists that count down, by attribute or by style."""
+    assert parsed("a.html", source).text == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("a.html", "<table><tr><th>Rule<th>Sign</tr><tr><td>either | or<td>| x</tr></table>"),
+        ("a.md", "| Rule | Sign |\n|---|---|\n| either \\| or | \\| x |"),
+    ],
+)
+def test_a_bar_in_a_cell_does_not_end_it(name: str, source: str) -> None:
+    """A row has as many cells as its header, whatever their texts."""
+    text = parsed(name, source).text
+
+    header, row = read_rows(text)
+    assert [text[slice(*cell)] for cell in row.cells] == ["either|or", "|x"]
+    assert len(header.cells) == 2
+
+
+def test_a_box_that_is_cut_to_nothing_is_hidden() -> None:
+    """What `clip` cuts off whole is text for no reader of the page; what it cuts in part is."""
+    page = parsed(
+        "a.html",
+        "<p>a<p style='position:absolute;clip:rect(0 0 0 0)'>b<p style='position:absolute;clip:rect(0,50px,9px,0)'>c",
+    )
+
+    assert page.text == "a\n\nc"
+    assert page.left_out == {"hidden passages": 1}
+
+
+def test_a_list_of_links_is_text_where_the_text_introduces_it() -> None:
+    """The sources below a text are text; the menu before it and the box beside it are not."""
+    links = "".join(f"<li><a href=l{at}>{word}</a>" for at, word in enumerate(("Oak", "Ash", "Elm", "Fir", "Yew")))  # fmt: skip
+    page = parsed(
+        "a.html",
+        f"<body><ul>{links.replace('Oak', 'Home')}</ul><h1>Trees</h1><p>All trees of the park are described on pages of"
+        f" their own, with a picture of the leaf.</p><h2>Pages</h2><ul>{links}</ul><div><h3>Latest</h3><ul>"
+        f"{links.replace('Oak', 'News')}</ul></div>" + "<p>The park is open all day and all night, also in winter.</p>" * 3,
+    )  # fmt: skip
+
+    assert "- Oak\n- Ash\n- Elm\n- Fir\n- Yew" in page.text
+    assert "Home" not in page.text
+    assert "News" not in page.text

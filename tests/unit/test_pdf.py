@@ -660,3 +660,21 @@ def test_words_beside_frames_that_touch_are_in_none_of_them() -> None:
 
     assert "Home of the fleet" in text
     assert "Port" in text.partition("Master")[0]
+
+
+def test_items_above_a_table_are_no_name_of_it() -> None:
+    """The last items of a list stay items where a table follows them."""
+    page = Canvas()
+    page.lines(
+        72,
+        700,
+        ["All goods pass the gate in this order", "a. sacks and barrels", "b. loose timber"],
+    )
+    for at, row in enumerate((("Zone", "Fee"), ("North", "12"), ("South", "15"))):
+        for x, words in zip((72, 200), row, strict=True):
+            page.text(x, 652 - 13 * at, words)
+
+    text = read_page(page)
+
+    assert "- a. sacks and barrels\n- b. loose timber" in text
+    assert rows(text) == [["Zone", "Fee"], ["North", "12"], ["South", "15"]]

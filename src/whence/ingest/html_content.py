@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from whence.ingest.html_forms import is_filled
-from whence.ingest.html_nodes import ALL_HEADINGS, outermost
+from whence.ingest.html_nodes import ALL_HEADINGS, HEADINGS, outermost
 from whence.ingest.text_builder import collapse_spaces
 from whence.schema.errors import BadInput
 
@@ -55,6 +55,8 @@ _BANNER_NAMES = re.compile(
 )
 #: Elements that may be nothing but a list of links.
 _LINK_LISTS = frozenset(["p", "li", "div", "span", "td"])
+#: What may introduce a list of links that belongs to a text, and the words of a paragraph of one.
+_INTRODUCTIONS, _LEAST_PROSE = frozenset(["p", *HEADINGS]), 8
 #: A block with a larger share of its text in links is navigation.
 _MAX_LINK_SHARE = 0.6
 
@@ -155,6 +157,17 @@ def _remove_unmarked_boilerplate(body: LexborNode, kept: Set[int]) -> None:
             node.decompose()
 
 
+def _is_introduced(node: LexborNode) -> bool:
+    """Return whether a list of links follows a paragraph or a heading of the text in which it stands."""
+    before = node.prev
+    while before is not None and (before.tag == "-comment" or not collapse_spaces(before.text())):
+        before = before.prev
+    if before is None or before.tag not in _INTRODUCTIONS or node.parent is None:
+        return False
+    texts = (each for each in node.parent.iter() if each.tag == "p" and each.css_first("a") is None)
+    return any(len(each.text().split()) >= _LEAST_PROSE for each in texts)
+
+
 def _looks_like_boilerplate(node: LexborNode) -> bool:
     names = f"{node.attributes.get('id') or ''} {node.attributes.get('class') or ''}"
     if _BANNER_NAMES.search(names) and node.css_first(ALL_HEADINGS) is None:
@@ -165,4 +178,4 @@ def _looks_like_boilerplate(node: LexborNode) -> bool:
     if node.tag not in ("ul", "ol", "div") or len(links) < 4:
         return False
     linked = sum(len(collapse_spaces(link.text())) for link in links)
-    return linked > _MAX_LINK_SHARE * len(collapse_spaces(node.text()))
+    return not _is_introduced(node) and linked > _MAX_LINK_SHARE * len(collapse_spaces(node.text()))

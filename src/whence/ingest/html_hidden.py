@@ -30,6 +30,8 @@ _POSITION = "data-whence-position"
 _NEVER_SHOWN = "noscript, template"
 _NOTHING = re.compile(r"(?:0++(?:\.0*+)?|\.0++)(?:px|pt|r?em|%)?")
 _OFF_SCREEN = re.compile(r"-\d{3,}(?:\.\d+)?(?:px|pt|r?em)?")
+#: A box that cuts off all of what it holds.
+_CUT = re.compile(r"rect\((?:\s*+0(?:px)?[\s,]*+){4}\)")
 _TEMPLATE_WORDS = re.compile(r">[^<>\w]*\w")
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _BRACKETS = re.compile("[{};]")
@@ -221,6 +223,7 @@ def _is_hidden_by(style: dict[str, str]) -> bool:
         or style.get("color") == "transparent"
         or _NOTHING.fullmatch(style.get("font-size", "x")) is not None
         or _OFF_SCREEN.fullmatch(style.get("text-indent", "")) is not None
+        or (is_placed and _CUT.fullmatch(style.get("clip", "")) is not None)
         or (
             is_placed
             and any(_OFF_SCREEN.fullmatch(style.get(side, "")) for side in ("left", "top"))

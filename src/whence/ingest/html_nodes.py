@@ -14,7 +14,7 @@ COMMENT_TAGS = frozenset(["-comment", "_comment", "!--"])
 LISTS = frozenset(["ul", "ol", "menu", "dl"])
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 ALL_HEADINGS = ", ".join(HEADINGS)
-_BLOCK_NAMES = """address article aside blockquote body caption center dd details div dt fieldset figcaption figure
+_BLOCK_NAMES = """address article aside blockquote body caption center dd details dialog div dt fieldset figcaption figure
     footer form header hgroup hr html legend li main nav optgroup option p pre section summary table tbody td tfoot
     th thead tr"""
 #: Block elements, which begin on a line of their own.

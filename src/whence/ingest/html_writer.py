@@ -31,6 +31,7 @@ from whence.ingest.html_nodes import (
 from whence.ingest.html_notes import MARK, Note, Notes, without_label
 from whence.ingest.html_tables import is_bold, is_layout, read_table, table_rows
 from whence.ingest.line_breaks import add_run
+from whence.ingest.office.numbering import BY_SIGN, format_number
 from whence.ingest.roles import without_left_over_roles
 from whence.ingest.text_builder import (
     BREAK,
@@ -56,6 +57,13 @@ _TITLE_LEVEL = 6
 #: A cell with a property of what the first cell names, `Default: 20`; such a row heads the text below it.
 _FACT = re.compile(r"[A-Z]\w*+(?: \w++)?: \S")
 _MOST_TITLE_WORDS = 24
+_LIST_STYLE = re.compile(r"list-style(?:-type)?\s*+:\s*+([a-z-]++)")
+#: Formats of numbers by the style that names them.
+_NUMBERINGS = {
+    "decimal": "decimal", "decimal-leading-zero": "decimalZero",
+    "lower-alpha": "lowerLetter", "lower-latin": "lowerLetter", "lower-roman": "lowerRoman",
+    "upper-alpha": "upperLetter", "upper-latin": "upperLetter", "upper-roman": "upperRoman",
+}  # fmt: skip
 #: Terms that are marks of a list.
 _MARKS = frozenset(["-", "*", "•", "\u2013"])
 #: Classes of boxes whose heading leads to their text and heads nothing else.
@@ -221,7 +229,11 @@ class HtmlWriter:
 
     def _list(self, node: LexborNode, tag: str) -> None:
         start = attribute(node, "start")
-        number = int(start) if tag == "ol" and start.isdecimal() and len(start) < 6 else 1
+        counted = tag == "ol"
+        number = int(start) if counted and start.isdecimal() and len(start) < 6 else 1
+        step = 1
+        if counted and "reversed" in node.attributes:
+            number, step = number if start else sum(child.tag == "li" for child in node.iter()), -1
         self._depth += 1
         with self._text.block():
             for child in node.iter():
@@ -231,15 +243,14 @@ class HtmlWriter:
                     self._block(child, child.tag or "")
                     continue
                 value = attribute(child, "value")
-                number = (
-                    int(value) if tag == "ol" and value.isdecimal() and len(value) < 6 else number
-                )
+                number = int(value) if counted and value.isdecimal() and len(value) < 6 else number
                 anchor = self._text.anchor
                 self._text.anchor = self._anchor(child) or anchor
-                with self._text.item(f"{number}. " if tag == "ol" else "- "):
+                sign = f"{format_number(number, _numbering(node, child))}. "
+                with self._text.item(sign if counted else "- "):
                     self.write(child)
                 self._text.anchor = anchor
-                number += 1
+                number += step
         self._depth -= 1
 
     def _definitions(self, node: LexborNode) -> None:
@@ -296,6 +307,16 @@ class HtmlWriter:
             return
         read = read_table(table, self._inline)
         self._text.add_table(read.rows, header_rows=read.header_rows, caption=read.caption)
+
+
+def _numbering(*nodes: LexborNode) -> str:
+    """Return how the items of a list are numbered, as the last of its elements that says it does."""
+    kind = "decimal"
+    for node in nodes:
+        style = _LIST_STYLE.search(attribute(node, "style").lower())
+        by_attribute = BY_SIGN.get(attribute(node, "type"), "")
+        kind = (_NUMBERINGS.get(style[1], "") if style else "") or by_attribute or kind
+    return kind
 
 
 def _quoted(words: str) -> str:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from whence.ingest.pdf_layout import (
+    BULLET_SIGN,
     Row,
     Segment,
     blocks_of,
@@ -26,6 +27,10 @@ _SENTENCE_END = re.compile(r"[.!?;\u2026][\"'\u201d\u2019)\]]*$")
 #: A table or a figure with its number, which may be followed by sentences.
 _NUMBERED = re.compile(r"[^\W\d_]+\.? \d+(?:[.-]\d+)*[.:\u2013 -]")
 _CONTENTS_NUMBER = re.compile(r"\d{1,4}|[ivxlc]{1,7}|[A-Z]{1,2}-\d{1,3}")
+
+
+#: The sign before an item of a list; a number may be that of a table.
+_ITEM = re.compile(rf"{BULLET_SIGN.pattern}\s|\(?[a-z][.)]\s")
 
 
 class Line(NamedTuple):
@@ -250,6 +255,7 @@ def _may_name(line: Line, table: Table, top: float) -> bool:
         0 <= line.bottom - top + line.height <= (_CAPTION_GAP + 1) * line.height
         and (line.left < table.box.right and line.right > table.box.left)
         and (numbered or len(line.text) <= _CAPTION_LENGTH)
+        and not _ITEM.match(line.text)
         and (numbered or not _SENTENCE_END.search(line.text))
         and any(map(str.isalpha, line.text))
     )

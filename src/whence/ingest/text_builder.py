@@ -276,7 +276,7 @@ class TextBuilder:
         """
         numbered = [
             (
-                [collapse_spaces(cell) for cell in row],
+                [_cell(cell) for cell in row],
                 lines[at] if lines else (0, 0),
                 sheet_rows[at] if sheet_rows else (0, 0),
                 pages[at] if pages else self.page,
@@ -444,6 +444,16 @@ class TextBuilder:
 
 
 _Row = tuple[list[str], Span, Span, int]
+
+
+def _cell(words: str) -> str:
+    """Return the text of a cell as one line; a bar between spaces would end it.
+
+    >>> _cell(" pack  |  piece ")
+    'pack|piece'
+    """
+    line = collapse_spaces(words)
+    return f" {line} ".replace(" | ", "|").strip() if "|" in line else line
 
 
 def _merged_header(rows: Sequence[_Row]) -> _Row:

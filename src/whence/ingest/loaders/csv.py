@@ -113,4 +113,8 @@ def _cell(value: str) -> Cell:
     return Cell(text, kind)
 
 
-LOADERS = (Loader(name="table", suffixes=(".csv", ".tsv", ".tab", ".psv"), parse_file=load_table),)
+LOADERS = (
+    Loader(
+        name="table", suffixes=(".csv", ".tsv", ".tab", ".psv"), parse_file=load_table, version="1"
+    ),
+)

@@ -472,6 +472,6 @@ LOADERS = (
         suffixes=(".docx", ".docm", ".dotx", ".dotm"),
         parse_file=load_word,
         is_binary=True,
-        version="3",
+        version="4",
     ),
 )

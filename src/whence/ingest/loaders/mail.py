@@ -90,7 +90,7 @@ class _Reader:
             encoding=self._encoding,
             places=self._text.places,
             date=date,
-            left_out=self._left_out,
+            left_out=self._left_out + self._text.left_out,
             members=tuple(Member(name, data) for name, data in self._members.items()),
         )
 

@@ -126,6 +126,6 @@ LOADERS = (
         suffixes=(".odt", ".ott", ".odp", ".otp"),
         parse_file=load_opendocument,
         is_binary=True,
-        version="1",
+        version="2",
     ),
 )

@@ -362,6 +362,6 @@ LOADERS = (
         suffixes=(".pptx", ".pptm", ".potx", ".ppsx", ".ppsm"),
         parse_file=load_presentation,
         is_binary=True,
-        version="1",
+        version="2",
     ),
 )

@@ -526,6 +526,6 @@ LOADERS = (
         suffixes=(".rst", ".rest"),
         parse_file=load_rst,
         is_plain=True,
-        version="7",
+        version="8",
     ),
 )

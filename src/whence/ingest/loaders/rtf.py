@@ -88,5 +88,5 @@ def _write_table(text: TextBuilder, rows: Sequence[RtfRow]) -> None:
 
 
 LOADERS = (
-    Loader(name="RTF", suffixes=(".rtf",), parse_file=load_rtf, is_binary=True, version="2"),
+    Loader(name="RTF", suffixes=(".rtf",), parse_file=load_rtf, is_binary=True, version="3"),
 )

@@ -55,6 +55,6 @@ LOADERS = (
         suffixes=(".xlsx", ".xlsm", ".xltx", ".xls", ".xlsb", ".ods"),
         parse_file=load_workbook,
         is_binary=True,
-        version="1",
+        version="2",
     ),
 )

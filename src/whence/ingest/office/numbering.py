@@ -29,6 +29,14 @@ _COUNTING = frozenset(
 )  # fmt: skip
 #: Larger numbers are written in digits: no list has so many items.
 _MOST = 3999
+#: Formats by the sign with which HTML and OpenDocument name them.
+BY_SIGN = {
+    "a": "lowerLetter",
+    "A": "upperLetter",
+    "i": "lowerRoman",
+    "I": "upperRoman",
+    "1": "decimal",
+}
 
 
 def format_number(number: int, kind: str) -> str:

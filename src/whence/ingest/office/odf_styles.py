@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from whence.ingest.office.numbering import format_number
+from whence.ingest.office.numbering import BY_SIGN, format_number
 from whence.ingest.office.word_styles import whole_number
 
 _URN = "{urn:oasis:names:tc:opendocument:xmlns:"
@@ -18,13 +18,6 @@ TABLE = f"{_URN}table:1.0}}"
 DRAW = f"{_URN}drawing:1.0}}"
 FO = f"{_URN}xsl-fo-compatible:1.0}}"
 PRESENTATION = f"{_URN}presentation:1.0}}"
-_KINDS = {
-    "a": "lowerLetter",
-    "A": "upperLetter",
-    "i": "lowerRoman",
-    "I": "upperRoman",
-    "1": "decimal",
-}
 _PLACEHOLDER = re.compile("%([0-9]{1,2})%")
 #: Styles that are based on one another more often are damaged.
 _MAX_BASES = 50
@@ -208,7 +201,7 @@ def _level(node: Element) -> _Level:
     start = whole_number(node.get(f"{TEXT}start-value"))
     kind = node.get(f"{STYLE}num-format", "")
     return _Level(
-        kind=_KINDS.get(kind[:1], "decimal") if kind else "",
+        kind=BY_SIGN.get(kind[:1], "decimal") if kind else "",
         shape=stated or f"{before}{numbers}{after}",
         start=1 if start is None else start,
         is_bullet=node.tag != f"{TEXT}list-level-style-number" and "outline" not in node.tag,
