@@ -18,8 +18,6 @@ from whence.text.question_words import asked_kind
 from whence.text.values import find_values
 
 _YEAR: Final = regex.compile(r"(?<![\p{N}.,])(?:19|20)\p{N}{2}(?![\p{N}]|[.,]\p{N})")
-#: A day in its one form.
-_DAY: Final = regex.compile(r"\d{4}-\d\d-\d\d")
 #: Letters of the longest unit or currency that stands beside a number: `EUR`, `kWh`.
 _UNIT_LETTERS: Final = 3
 
@@ -55,14 +53,21 @@ def _periods_differ(question: str, language: str, header: str, scopes: Sequence[
     """Return whether columns of a table are years, dates or parts of a year, and none is what is asked for."""
     columns = [header[slice(*cell)] for row in read_rows(header)[:1] for cell in row.cells[1:]]
     dated = [found for one in columns if (found := _times_of(one, language))]
-    asked = _times_of(question, language)
+    asked = _asked_times(question, language)
     if len(dated) < 2 or not asked:
         return False
     known = frozenset[str]().union(*(_times_of(one, language) for one in scopes))
-    # The balance on a day is in the column of its year; the result of a quarter is not.
-    named = {one for one in asked if not _DAY.fullmatch(one)}
-    finest = {one for one in named if not any(other.startswith(f"{one}-") for other in named)}
-    return finest.isdisjoint(known)
+    return asked.isdisjoint(known)
+
+
+def _asked_times(question: str, language: str) -> frozenset[str]:
+    """Return the times whose column answers: a day also by its month or year, a quarter only by itself."""
+    forms: list[str] = []
+    for one in reversed(find_values(question, (language,))):
+        if one.kind != "number":
+            forms += one.forms if one.kind == "period" else (*one.forms, *one.around)
+            question = question[: one.start] + question[one.end :]
+    return frozenset((*forms, *_YEAR.findall(clean(question))))
 
 
 def _times_of(text: str, language: str) -> frozenset[str]:
