@@ -37,7 +37,7 @@ PEOPLE = "| Site | Head | Since |\n|---|---|---|\n| Ore Mill | Ida Brandt | 2030
     ],
 )
 def test_rows_of_other_periods_and_kinds(table: str, question: str, is_ruled_out: bool) -> None:
-    """A row is out when no column is of the period asked for, or when it has numbers where none is asked for."""
+    """A row is out when no column is of the period asked for, or it has numbers where none is asked for."""
     request = WriteRequest(template_id="document-prompt", query=question, documents=(table,))
     words = words_of(question, [table])
     rows = [one for one in all_spans(request, words) if one.unit.kind == "row"]
