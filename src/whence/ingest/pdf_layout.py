@@ -19,6 +19,8 @@ from whence.ingest.text_builder import raised
 
 #: Least space between two segments, in font sizes: of words, and of numbers.
 _GAP, _NUMBER_GAP = 1.0, 0.55
+#: The same for numbers in letters of one width: one and a half letters, each of which is 0.6 of the font size.
+_FIXED_GAP = 0.9
 #: Least space that parts two words where the file has no space, in font sizes.
 _SPACE = 0.16
 #: Raised letters are at most so large, and stand at least so high, in sizes of those before.
@@ -224,7 +226,7 @@ def _is_apart(last: Piece, piece: Piece, gap: float, keep: bool) -> bool:
         return gap > 0.6 * size
     numbers = is_number(last.text) or last.text in ")%" or CURRENCY.fullmatch(last.text)
     if numbers and (is_number(piece.text) or piece.text[0] in "($"):
-        return gap > _NUMBER_GAP * size
+        return gap > (_FIXED_GAP if last.fixed and piece.fixed else _NUMBER_GAP) * size
     return gap > _GAP * size
 
 

@@ -38,6 +38,7 @@ from whence.quoting.identifiers import (
     neighbours_in_path,
 )
 from whence.quoting.span_picking import Picked, contradicting_spans, pick_spans, quoted_spans
+from whence.quoting.table_rules import rules_out
 from whence.quoting.tables import AskedCells, row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
@@ -142,9 +143,13 @@ async def choose_evidence(
     asked = read_question(request.query, _texts_of(request))
     words = words_of(request.query, request.documents)
     found = all_spans(request, words)
-    spans = [one for one in found if _names_what_is_asked(asked, one, request)]
+    named_spans = [one for one in found if _names_what_is_asked(asked, one, request)]
     if not found:
         return None
+    spans = _possible(request.query, words, named_spans)
+    if named_spans and not spans:
+        reason = "The best passages have only tables of other periods, or of numbers where none is asked for."
+        return Choice((), named_spans[0].document, 0.0, FLOOR, reason)
     absent = _absent_symbols(asked, request)
     if absent or not spans:
         named = absent or [one.value for one in sorted(asked.identifiers)]
@@ -332,6 +337,7 @@ async def weigh_document(
     spans = all_spans(request, words)
     rows = asked_rows(split_questions(request.query), spans, words)
     everything = [one for one in spans if _names_what_is_asked(asked, one, request)]
+    everything = _possible(request.query, words, everything)
     found = await examine(request, everything, words, embedder, reader, rows)
     if all(one.document != document for one in found.spans):
         own = [one for one in everything if one.document == document]
@@ -373,6 +379,12 @@ def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> boo
         for one in asked.identifiers
         if one.name != "date"
     )
+
+
+def _possible(query: str, words: Words, spans: Sequence[Span]) -> list[Span]:
+    """Return the spans that can answer one of the questions in a query."""
+    parts = split_questions(query)
+    return [one for one in spans if not all(rules_out(part, words, one) for part in parts)]
 
 
 def _considered(query: str, spans: list[Span], words: Words) -> list[Span]:
