@@ -206,3 +206,33 @@ def test_steps_are_seen_over_http_while_they_happen(cli: Any) -> None:
     assert events[-1]["answer"] == whole["answer"]
     assert refused.status_code == 400
     assert tool.json()["result"]["structuredContent"]["found"]
+
+
+def test_passages_that_stay_here_are_in_no_step(cli: Any, tmp_path: Path) -> None:
+    """Neither a writer elsewhere nor a rewriter is sent them, in any prompt of a question."""
+    (tmp_path / "secret.md").write_text(
+        "# Osprey\n\nThe master of the Osprey hides in Otter Bay.\n"
+    )
+    where = ("--collection", "harbour-local")
+    assert cli("index", tmp_path, *where, "--label", "payroll").code == 0
+    (tmp_path / "secret.md").write_text("# Osprey\n\nThe master of the Osprey is Marta Lind.\n")
+    assert cli("index", tmp_path, *where, "--root", "open").code == 0
+    for remote in ("WHENCE_WRITER_URL", "WHENCE_REWRITER"):
+        model = Model(text("SEARCH: Otter hides | where"), text("ANSWER"))
+        rewriter = Model(text("In which town?"))
+        with Server(chat(model)) as server, Server(chat(rewriter)) as other:
+            env = environment(server, WHENCE_LOCAL_ONLY_LABELS="payroll")
+            if remote == "WHENCE_REWRITER":
+                env["WHENCE_REWRITER"] = "openai:other"
+                env["OPENAI_BASE_URL"] = f"{other.url}/v1".replace("127.0.0.1", "0.0.0.0")
+            else:
+                env[remote] = env[remote].replace("127.0.0.1", "0.0.0.0")
+            words = ("ask", QUESTION, *where, "--label", "payroll", "--deep", "--json")
+            asked = cli(*words, env=env)
+            sent = str(
+                [body for _, _, body in (server if remote.endswith("URL") else other).requests]
+            )
+
+        assert asked.json["answer_id"], asked.err
+        assert model.asked
+        assert "Otter Bay" not in sent
