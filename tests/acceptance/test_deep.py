@@ -209,30 +209,28 @@ def test_steps_are_seen_over_http_while_they_happen(cli: Any) -> None:
 
 
 def test_passages_that_stay_here_are_in_no_step(cli: Any, tmp_path: Path) -> None:
-    """Neither a writer elsewhere nor a rewriter is sent them, in any prompt of a question."""
-    (tmp_path / "secret.md").write_text(
-        "# Osprey\n\nThe master of the Osprey hides in Otter Bay.\n"
-    )
+    """A writer elsewhere is sent them in no prompt of a question; one on this machine is."""
     where = ("--collection", "harbour-local")
-    assert cli("index", tmp_path, *where, "--label", "payroll").code == 0
-    (tmp_path / "secret.md").write_text("# Osprey\n\nThe master of the Osprey is Marta Lind.\n")
-    assert cli("index", tmp_path, *where, "--root", "open").code == 0
-    for remote in ("WHENCE_WRITER_URL", "WHENCE_REWRITER"):
+    for name, said, tags in (
+        ("secret", "hides in Otter Bay", ("--label", "payroll")),
+        ("open", "is Marta Lind", ()),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.md").write_text(
+            f"# Osprey\n\nThe master of the Osprey {said}.\n"
+        )
+        assert cli("index", tmp_path / name, *where, *tags).code == 0
+    sent = {}
+    for host in ("0.0.0.0", "127.0.0.1"):
         model = Model(text("SEARCH: Otter hides | where"), text("ANSWER"))
-        rewriter = Model(text("In which town?"))
-        with Server(chat(model)) as server, Server(chat(rewriter)) as other:
+        with Server(chat(model)) as server:
             env = environment(server, WHENCE_LOCAL_ONLY_LABELS="payroll")
-            if remote == "WHENCE_REWRITER":
-                env["WHENCE_REWRITER"] = "openai:other"
-                env["OPENAI_BASE_URL"] = f"{other.url}/v1".replace("127.0.0.1", "0.0.0.0")
-            else:
-                env[remote] = env[remote].replace("127.0.0.1", "0.0.0.0")
+            env["WHENCE_WRITER_URL"] = env["WHENCE_WRITER_URL"].replace("127.0.0.1", host)
             words = ("ask", QUESTION, *where, "--label", "payroll", "--deep", "--json")
-            asked = cli(*words, env=env)
-            sent = str(
-                [body for _, _, body in (server if remote.endswith("URL") else other).requests]
-            )
-
-        assert asked.json["answer_id"], asked.err
+            assert cli(*words, env=env).json["answer_id"]
+        sent[host] = str(model.asked + model.answered)
         assert model.asked
-        assert "Otter Bay" not in sent
+
+    assert "Marta Lind" in sent["0.0.0.0"]
+    assert "Otter Bay" not in sent["0.0.0.0"]
+    assert "Otter Bay" in sent["127.0.0.1"]
