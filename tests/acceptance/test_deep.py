@@ -206,3 +206,31 @@ def test_steps_are_seen_over_http_while_they_happen(cli: Any) -> None:
     assert events[-1]["answer"] == whole["answer"]
     assert refused.status_code == 400
     assert tool.json()["result"]["structuredContent"]["found"]
+
+
+def test_passages_that_stay_here_are_in_no_step(cli: Any, tmp_path: Path) -> None:
+    """A writer elsewhere is sent them in no prompt of a question; one on this machine is."""
+    where = ("--collection", "harbour-local")
+    for name, said, tags in (
+        ("secret", "hides in Otter Bay", ("--label", "payroll")),
+        ("open", "is Marta Lind", ()),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.md").write_text(
+            f"# Osprey\n\nThe master of the Osprey {said}.\n"
+        )
+        assert cli("index", tmp_path / name, *where, *tags).code == 0
+    sent = {}
+    for host in ("0.0.0.0", "127.0.0.1"):
+        model = Model(text("SEARCH: Otter hides | where"), text("ANSWER"))
+        with Server(chat(model)) as server:
+            env = environment(server, WHENCE_LOCAL_ONLY_LABELS="payroll")
+            env["WHENCE_WRITER_URL"] = env["WHENCE_WRITER_URL"].replace("127.0.0.1", host)
+            words = ("ask", QUESTION, *where, "--label", "payroll", "--deep", "--json")
+            assert cli(*words, env=env).json["answer_id"]
+        sent[host] = str(model.asked + model.answered)
+        assert model.asked
+
+    assert "Marta Lind" in sent["0.0.0.0"]
+    assert "Otter Bay" not in sent["0.0.0.0"]
+    assert "Otter Bay" in sent["127.0.0.1"]

@@ -38,7 +38,7 @@ EXCEPTIONS = {
         "distinct", "diversity", "document_id", "document_ids", "encoding", "exact", "exclude", "explain", "filters",
         "folder", "follow", "graph", "history", "item", "limit", "locations", "match", "mode", "name", "names",
         "nodes", "note", "order", "page", "paths", "previous_answer", "progress", "prune", "query", "question", "reader", "record", "references",
-        "relations", "repo", "rerank", "rights", "root", "seeds", "session", "since", "snapshot", "state",
+        "relations", "repo", "rerank", "reusable", "rights", "root", "seeds", "session", "since", "snapshot", "state",
         "steps", "stop", "streaming", "tags", "threshold", "timeout_s", "unread", "verdict", "wait", "writer", "replace",
     ),
     "arguments of `DocumentRag`, whose signature is another project's, and parameters of flows": (

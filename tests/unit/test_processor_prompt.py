@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whence.answering.prompting import Prompting
 from whence.answering.prompts import (
+    COMPLETE_QUESTION,
     DOCUMENT_PROMPT,
     EXTRACT_CONCEPTS,
+    SEARCH_AGAIN,
     TEMPLATES,
     numbered_documents,
 )
@@ -279,3 +282,19 @@ async def test_a_wrong_number_of_sections_is_refused(sections: Any) -> None:
     with pytest.raises(BadInput, match="sections"):
         await replies(writer, request(variables=variables))
     assert writer.requests == []
+
+
+async def test_a_rewriter_reads_no_passages() -> None:
+    """Passages go to the writer alone, and where documents must stay here, so does the last answer."""
+    writer, rewriter = ListWriter(PIECES), ListWriter(PIECES)
+    prompting = Prompting(rewriter=rewriter, local_only=frozenset({"payroll"}))
+    processor = PromptProcessor(writer=writer, prompting=prompting)
+    said = {"query": "And why?", "documents": ["Why?"], "previous": "Because of Otter Bay."}
+    for template in (SEARCH_AGAIN, DOCUMENT_PROMPT, COMPLETE_QUESTION):
+        message = request(template, variables=said)
+        assert [one async for one in processor.handle_stream(message, StubContext())]
+
+    assert [one.template_id for one in writer.requests] == [SEARCH_AGAIN, DOCUMENT_PROMPT]
+    assert [one.template_id for one in rewriter.requests] == [COMPLETE_QUESTION]
+    assert "Otter Bay" not in rewriter.requests[0].prompt
+    assert "Otter Bay" in writer.requests[1].prompt

@@ -289,6 +289,7 @@ class Question:
             "fetch_limit": self.pool_limit,
             "rerank": self.rerank,
             **({"exact": True} if self.request.exact else {}),
+            **({"reusable": True} if self.request.reusable else {}),
             **({"deep": True, "steps": self.most_steps} if self.request.deep else {}),
             **({"rerank_limit": self.rerank_limit} if self.rerank_limit else {}),
             "threshold": options.threshold,

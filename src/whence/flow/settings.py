@@ -379,6 +379,14 @@ SETTINGS: Final = (
         is_list=True,
     ),
     Setting(
+        "answer_cache",
+        "WHENCE_ANSWER_CACHE",
+        "Whether a question that was asked before is answered with its recorded answer: `on`, or `off`. It must have the"
+        " same words, options, rights, day, models, prompts and version of the collection.",
+        "off",
+        choices=("on", "off"),
+    ),
+    Setting(
         "prices",
         "WHENCE_PRICES",
         'File with prices of models (TOML): `currency`, and for each a table `[models."NAME"]` with `input` and'
@@ -506,6 +514,7 @@ class Settings:
     model_concurrency = _Value["int | None"]()
     writer_window = _Value["int | None"]()
     writer_max_tokens = _Value["int | None"]()
+    answer_cache = _Value[Literal["on", "off"]]()
     concepts = _Value[Literal["auto", "on", "off"]]()
 
     @property

@@ -188,6 +188,8 @@ class DocumentRagRequest(Ask, Message, frozen=True, kw_only=True):
     """False records no trace, for a question that is repeated only to compare."""
     revision_of: str = ""
     """Id of an answer that the new one replaces; the trace names it."""
+    reusable: bool = False
+    """Whether the answer may be given again, to the same question of a reader with the same rights."""
     day: str = ""
     """Day that the writer takes for today, `YYYY-MM-DD`; empty for that of the question."""
 

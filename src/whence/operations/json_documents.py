@@ -55,6 +55,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         "out_token": answer.out_token,
         "cost": answer.cost,
         "currency": answer.currency,
+        "cached": answer.cached,
         "latency_ms": answer.latency_ms,
     }
 

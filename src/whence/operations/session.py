@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -137,20 +137,43 @@ class Session:
 
             asked = await with_conversation(self, asked)
         request = DocumentRagRequest.of(asked, streaming=chunk_callback is not None)
-        send = partial(self.send, request, asked.timeout_s, chunk_callback, explain_callback)
+        send = partial(
+            self.send,
+            timeout_s=asked.timeout_s,
+            chunk_callback=chunk_callback,
+            explain_callback=explain_callback,
+        )
         from whence.operations.freshness import with_freshness
 
         if asked.as_of is None:
             from whence.operations.unread_files import with_unread_files
 
-            answer = await with_unread_files(self, request.collection, await send(), asked.access)
+            answer = await self._cached_or(send, request, chunk_callback, explain_callback)
+            answer = await with_unread_files(self, request.collection, answer, asked.access)
             return await with_freshness(self, request.collection, answer, asked.access)
         from whence.operations.as_of import client_at, find_moment
 
         at = await find_moment(self, asked.collection, asked.as_of, asked.access)
         async with client_at(self, asked.collection, asked.access, at) as client:
-            answer = await send(client=client)
+            answer = await send(request, client=client)
         return await with_freshness(self, asked.collection, answer, asked.access, past=True)
+
+    async def _cached_or(
+        self,
+        send: Callable[[DocumentRagRequest], Awaitable[Answer]],
+        request: DocumentRagRequest,
+        chunk_callback: ChunkCallback | None,
+        explain_callback: ExplainCallback | None,
+    ) -> Answer:
+        """Return the recorded answer of an equal question where the settings allow it; else ask."""
+        if self.settings.answer_cache != "on":
+            return await send(request)
+        from whence.operations.answer_cache import look_up, show_again
+
+        request, found = await look_up(self, request)
+        if found is None:
+            return await send(request)
+        return await show_again(found, chunk_callback, explain_callback)
 
     async def send(
         self,

@@ -11,6 +11,7 @@ from whence.answering.prompting import Prompting
 from whence.answering.prompts import (
     DOCUMENT_PROMPT,
     EXTRACT_CONCEPTS,
+    SEARCH_AGAIN,
     WRITER_LOCAL_ONLY,
     WRITER_WINDOW,
     write_request,
@@ -21,6 +22,10 @@ from whence.schema.prompt import PromptRequest, PromptResponse, PromptResult
 
 if TYPE_CHECKING:
     from whence.models.protocols import Writer, WriteRequest
+
+
+#: Templates that are filled with passages: only the writer gets them, whose place is known.
+_READS_PASSAGES = frozenset({DOCUMENT_PROMPT, SEARCH_AGAIN})
 
 
 class PromptParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +64,7 @@ class PromptProcessor(StreamingProcessor):
         self, message: PromptRequest, context: Context
     ) -> AsyncIterator[PromptResponse]:
         """Yield pieces when asked for them, then the whole result."""
-        writer, prompting = self._writer, self._prompting
+        prompting = self._prompting
         if message.template_id in (WRITER_WINDOW, WRITER_LOCAL_ONLY):
             asks_window = message.template_id == WRITER_WINDOW
             yield PromptResponse(result=await self._window() if asks_window else self._local_only())
@@ -70,11 +75,7 @@ class PromptProcessor(StreamingProcessor):
                 f"there is no prompt template {message.template_id!r}",
                 hint="one of " + ", ".join(prompting.templates),
             )
-        if template.template_id != DOCUMENT_PROMPT:
-            writer = prompting.rewriter or writer
-        elif prompting.language or prompting.instructions:
-            own = {"language": prompting.language, "instructions": prompting.instructions}
-            message = msgspec.structs.replace(message, variables=_joined(own, message.variables))
+        writer, message = self._prepared(message)
         request = write_request(template, message.variables)
         size = sum(map(len, (request.query, *request.documents, *request.sections)))
         if size > self.parameters.max_chars:
@@ -105,16 +106,31 @@ class PromptProcessor(StreamingProcessor):
         )
         yield PromptResponse(result=signed)
 
+    def _prepared(self, message: PromptRequest) -> tuple[Writer, PromptRequest]:
+        """Return the model that is asked, and the request with what the service adds to it or leaves out."""
+        prompting, variables = self._prompting, message.variables
+        if message.template_id not in _READS_PASSAGES:
+            writer = prompting.rewriter or self._writer
+            if prompting.local_only and _leaves(writer):
+                # The last answer may stand on documents that must not be sent there.
+                variables = {**variables, "previous": ""}
+            return writer, msgspec.structs.replace(message, variables=variables)
+        if message.template_id == DOCUMENT_PROMPT and (
+            prompting.language or prompting.instructions
+        ):
+            own = {"language": prompting.language, "instructions": prompting.instructions}
+            message = msgspec.structs.replace(message, variables=_joined(own, variables))
+        return self._writer, message
+
     async def _window(self) -> PromptResult:
         """Return how many tokens the writer's model reads, as far as it says it."""
         ask = getattr(self._writer, "window", None)
         return PromptResult(response_type="json", object=await ask() if ask is not None else None)
 
     def _local_only(self) -> PromptResult:
-        """Return the tags whose documents must not be sent to the writer; a plug-in may be anywhere."""
+        """Return the tags whose documents must not be sent to the writer."""
         writer = self._writer
-        leaves = writer.is_language_model and getattr(writer, "is_remote", True)
-        tags = sorted(self._prompting.local_only) if leaves else []
+        tags = sorted(self._prompting.local_only) if _leaves(writer) else []
         return PromptResult(response_type="json", object=tags, model=writer.model)
 
     def _without_model(self, request: WriteRequest) -> PromptResult | None:
@@ -127,6 +143,11 @@ class PromptProcessor(StreamingProcessor):
         if request.template_id == EXTRACT_CONCEPTS and self._prompting.concepts != "on":
             return PromptResult(text="", language_model=True)
         return None
+
+
+def _leaves(writer: Writer) -> bool:
+    """Return whether what a writer is sent leaves this machine; a plug-in may be anywhere."""
+    return writer.is_language_model and bool(getattr(writer, "is_remote", True))
 
 
 def _joined(own: dict[str, str], variables: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     exact: ClassVar[bool] = False
     deep: ClassVar[bool] = False
     steps: ClassVar[int] = 0
+    reusable: ClassVar[bool] = False
     history: ClassVar[tuple[str, ...]] = ()
     previous_answer: ClassVar[str] = ""
     revision_of: ClassVar[str] = ""

@@ -235,6 +235,8 @@ class Answer(Message, frozen=True, kw_only=True):
     """What these calls cost by the operator's price list; None when the price of one is not known."""
     currency: str = ""
     """Currency of the price list; empty without a cost."""
+    cached: bool = False
+    """Whether it was given before, and no model was asked again; its trace is that of then."""
     degraded: tuple[Degradation, ...] = ()
     """What was left out, and why."""
     stages: tuple[StageReport, ...] = ()

@@ -98,6 +98,13 @@ class AnswerSources(msgspec.Struct, frozen=True, kw_only=True):
     """Whether citations support the answer."""
     texts: frozenset[str] = frozenset()
     """The answer's text and its quotes."""
+    in_token: int | None = None
+    """Tokens that language models read for it, when known."""
+    out_token: int | None = None
+    """Tokens that language models wrote for it, when known."""
+    cost: float | None = None
+    """What they cost by the price list of then, when known."""
+    currency: str = ""
     parts: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
     """`cited` and `named` of each collection, where several were asked."""
 
@@ -129,6 +136,10 @@ class _Answer(msgspec.Struct):
     citations: tuple[_Cited, ...] = ()
     text: str = ""
     found: bool = True
+    in_token: int | None = None
+    out_token: int | None = None
+    cost: float | None = None
+    currency: str = ""
 
 
 class _Sources(msgspec.Struct):
@@ -173,6 +184,10 @@ def read_sources(body: bytes, recorded_at: str) -> AnswerSources:
         found=answer.found,
         texts=frozenset({answer.text, *(one.quote for one in answer.citations)}),
         parts=parts if len(names) > 1 else {},
+        in_token=answer.in_token,
+        out_token=answer.out_token,
+        cost=answer.cost,
+        currency=answer.currency,
     )
 
 

@@ -194,6 +194,8 @@ def print_answer(
     for fault in answer.degraded:
         if fault.code not in hidden_codes:
             note(f"note: {fault.label}: {fault.reason}")
+    if answer.cached:
+        note("note: given from the answer cache; no model was asked")
     note(f"answer {answer.answer_id}")
     note(f"why    whence explain {answer.answer_id}")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from whence.schema.access import Access
     from whence.schema.search import Calibration
     from whence.store.protocols import CollectionInfo, Store, StoreOverview
+    from whence.store.trace_body import AnswerSources
     from whence.surfaces.cli.tables import PlainTable
 
 _NO_BROKER = (
@@ -69,7 +71,7 @@ def status(
         fleet = None if in_process(settings.broker) else await _fleet(settings, flow)
         return fleet, await _store(settings, access)
 
-    fleet, (overview, collections, calibrations) = asyncio.run(collect())
+    fleet, (overview, collections, calibrations, use) = asyncio.run(collect())
     watches = watch_states(Path(settings.home).expanduser())
     if as_json(context):
         stored = {
@@ -86,9 +88,10 @@ def status(
             "notes": [_NO_BROKER] if fleet is None else fleet.notes,
         }
         stored |= msgspec.structs.asdict(overview)
-        print_json({"store": stored, "calibration": calibrations, "watches": watches, **running})
+        known = {"store": stored, "calibration": calibrations, "language_models": use}
+        print_json({**known, "watches": watches, **running})
         return 0
-    _print_store(overview, collections, calibrations)
+    _print_store(overview, collections, calibrations, use)
     _print_watches(watches)
     _print_fleet(fleet)
     return 0
@@ -118,11 +121,22 @@ async def _fleet(settings: Settings, flow: str) -> FlowStatus:
         await transport.aclose()
 
 
+class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What language models did in the last 24 hours, for answers that the reader may see."""
+
+    answers: int
+    in_token: int
+    out_token: int
+    costs: dict[str, float]
+    """By currency, of the answers whose cost is known."""
+
+
 class _Stored(NamedTuple):
     overview: StoreOverview
     collections: list[CollectionInfo]
     calibrations: dict[str, Calibration]
     """By collection, as far as the reader sees it."""
+    use: ModelUse
 
 
 async def _store(settings: Settings, access: Access) -> _Stored:
@@ -135,13 +149,34 @@ async def _store(settings: Settings, access: Access) -> _Stored:
             one.name: calibrate(one.model, await store.vector_statistics(one.name, access))
             for one in await store.visible_collections(access)
         }
-        return _Stored(await store.overview(), await store.collections(), calibrations)
+        since = datetime.now(UTC) - timedelta(days=1)
+        answers = [
+            one for name in calibrations for one in await store.answer_sources(name, access, since)
+        ]
+        use = _use(answers)
+        return _Stored(await store.overview(), await store.collections(), calibrations, use)
+
+
+def _use(answers: Iterable[AnswerSources]) -> ModelUse:
+    """Return what language models did for answers; one without a price adds no cost."""
+    written = [one for one in answers if one.in_token is not None or one.out_token is not None]
+    costs: dict[str, float] = {}
+    for one in written:
+        if one.cost is not None:
+            costs[one.currency] = costs.get(one.currency, 0.0) + one.cost
+    return ModelUse(
+        answers=len(written),
+        in_token=sum(one.in_token or 0 for one in written),
+        out_token=sum(one.out_token or 0 for one in written),
+        costs=costs,
+    )
 
 
 def _print_store(
     overview: StoreOverview,
     collections: list[CollectionInfo],
     calibrations: dict[str, Calibration],
+    use: ModelUse,
 ) -> None:
     pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
     parts = sorted(overview.parts.items(), key=lambda part: -part[1])
@@ -155,6 +190,7 @@ def _print_store(
         "without vectors": _waiting(collections),
         "questions": f"{overview.questions:,}{_when(overview.asked_at)}",
         "snapshots": overview.snapshots,
+        "language models": _use_text(use),
     }
     console().print(facts_table(facts))
     if collections:
@@ -164,6 +200,15 @@ def _print_store(
         console().print(_calibration_table(calibrations))
     else:
         note("nothing is indexed yet: run whence index PATH")
+
+
+def _use_text(use: ModelUse) -> str:
+    """Return tokens and cost of the last day on one line; empty without any."""
+    if not use.answers:
+        return ""
+    read = f"{use.in_token:,} tokens read, {use.out_token:,} written"
+    costs = [f"{cost:.4f} {currency}".rstrip() for currency, cost in sorted(use.costs.items())]
+    return ", ".join([f"{read} for {use.answers:,} answers in 24 hours", *costs])
 
 
 def _calibration_table(calibrations: dict[str, Calibration]) -> PlainTable:
