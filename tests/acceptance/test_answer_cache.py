@@ -119,3 +119,26 @@ def test_the_cache_over_http(cli: Any, folder: Path) -> None:
     assert (first["cached"], again["cached"], events[-1]["cached"]) == (False, True, True)
     assert "".join(one["text"] for one in events if "end" in one) == first["answer"]
     assert [one["stage"] for one in events if "uri" in one][-1] == "synthesis"
+
+
+def test_a_change_in_one_of_several_collections_asks_anew(
+    cli: Any, folder: Path, tmp_path: Path
+) -> None:
+    """An answer over several collections is given again until one of them changes."""
+    model, second = Model(), f"{COLLECTION}-2"
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "harbour.md").write_text("# Harbour\n\nThe harbour is closed on Sundays.\n")
+    assert cli("index", other, "--collection", second).code == 0
+    with Server(chat(model)) as server:
+        words = ("ask", QUESTION, "--collection", f"{COLLECTION},{second}", "--json")
+        calls = []
+        for change in (False, False, True):
+            if change:
+                (other / "harbour.md").write_text(
+                    "# Harbour\n\nThe harbour is closed on Mondays.\n"
+                )
+                assert cli("index", other, "--collection", second).code == 0
+            assert cli(*words, env=environment(server)).json["found"]
+            calls.append(model.calls)
+    assert calls == [1, 1, 2]

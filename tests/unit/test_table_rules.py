@@ -13,6 +13,7 @@ YEARS = "| kt | 2031 | 2030 |\n|---|---|---|\n| Ore shipped | 4,120 | 3,870 |\n|
 QUARTERS = YEARS.replace("2031", "Q1 2031").replace("2030", "Q2 2031")
 DAYS = YEARS.replace("2031", "30 June 2031").replace("2030", "30 June 2030")
 FIRMS = "| Item | Basic | Plus |\n|---|---|---|\n| Ore shipped | 40 | 55 |\n| Ore sold | 2 | 3 |"
+DAYS_OFF = "| Name | Days |\n|---|---|\n| Ida Brandt | 27 |\n| Bo Lind | 25 |"
 PEOPLE = "| Site | Head | Since |\n|---|---|---|\n| Ore Mill | Ida Brandt | 2030 |\n| Ore Dock | Bo Lind | 2031 |"
 
 
@@ -30,9 +31,10 @@ PEOPLE = "| Site | Head | Since |\n|---|---|---|\n| Ore Mill | Ida Brandt | 2030
         (DAYS, "How much ore was shipped in fiscal 2030?", False),
         (DAYS, "How much ore was shipped in fiscal 2029?", True),
         (FIRMS, "How much ore was shipped in 2027?", False),
-        (YEARS, "Who is the head of the mill?", True),
+        (YEARS, "Who shipped or sold the ore of the mill?", True),
         (PEOPLE, "Who is the head of the mill?", False),
-        (YEARS, "When was the mill built?", True),
+        (YEARS, "Where was the ore sold and shipped?", True),
+        (DAYS_OFF, "Who has 27 days?", False),
         (YEARS, "When was most ore shipped?", False),
     ],
 )

@@ -26,7 +26,8 @@ def rules_out(question: str, words: Words, span: Span) -> bool:
     """Return whether a row of a table cannot answer, whatever its words.
 
     Its columns are of other periods than the question names, or all its values are numbers where a person, a
-    place or a date is asked for. The dates above columns answer when the row shares a word with the question.
+    place or a date is asked for and its label has a word of the question. The dates above columns answer when
+    the row shares a word with the question.
 
     Args:
         question: The question.
@@ -45,6 +46,10 @@ def rules_out(question: str, words: Words, span: Span) -> bool:
     if kind == "date" and span.terms & frozenset(words.of_question(question)):
         return False
     rows = read_rows(span.text)[bool(header_of(span.text)) :]
+    labels = " ".join(span.text[slice(*row.cells[0])] for row in rows if row.cells)
+    if frozenset(words.of_text(labels)).isdisjoint(words.of_question(question)):
+        # The label itself may be who or what is asked for.
+        return False
     values = [span.text[slice(*cell)] for row in rows for cell in row.cells[1:]]
     return bool(values) and all(map(_is_number, filter(None, values))) and any(values)
 
