@@ -4,7 +4,8 @@
 
 The folder has question sets in the form of SQuAD, `NAME.LANGUAGE.json`, such as those of XQuAD. Each question
 is asked twice: with the passages that a search by words and vectors finds among all of its set, and without the
-passage that answers, so that the rest of its page stays. To these come the questions of everyday texts in 13
+passage that answers, so that the rest of its page stays. To these come questions about things that tables and
+sentences have or lack (`benchmarks.absent_things`), and the questions of everyday texts in 13
 languages (`benchmarks/languages/choosing`), asked with and without the document that they are about. Constants
 are fitted on every other page or document; only figures of those between are printed, and none of these is read
 for a choice. `--fit` writes `src/whence/quoting/answerability.json`.
@@ -25,6 +26,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import absent_things
 from benchmarks.answers.questions import read_questions
 from benchmarks.languages.questions import CHOOSING, Language
 from whence.flow.settings import Settings
@@ -52,6 +54,8 @@ _READ = frozenset(("en", "de", "es"))
 _NEEDLESS = 3.0
 #: Spans of a case that the weights are fitted on: those that share most with the question.
 _NEAREST = 8
+#: Of the generated texts.
+_SEED, _SUBJECTS = 1, 3
 #: Strength of the penalty on large weights.
 _RIDGE = 1.0
 
@@ -156,6 +160,22 @@ async def _case(
             bases["embedder"] = features(asked, found.spans, embedded, 0)
             bases[found.basis] = features(asked, found.spans, reading, 0)
     return bases, [holds is not None and holds(one.text) for one in found.spans]
+
+
+async def absent_cases(reader: SpanReader) -> list[Case]:
+    """Return the cases of things that generated texts have or lack."""
+    found = []
+    for one in absent_things.questions(_SEED, _SUBJECTS):
+        request = WriteRequest(
+            template_id="document-prompt",
+            query=one.question,
+            documents=one.passages,
+            sections=one.sections,
+        )
+        case = await _case(request, [reader], _Holds(one.answer) if one.answer else None)
+        if case is not None:
+            found.append(Case("absent", "english", one.domain, bool(one.answer), *case))
+    return found
 
 
 class _Holds(NamedTuple):
@@ -287,6 +307,7 @@ async def _read(options: argparse.Namespace) -> list[Case]:
         model = embedder if code == "en" else multilingual
         found += await cases(path, readers, model, options.questions)
         print(f"{path.name}: {len(found)} cases", file=sys.stderr)
+    found += await absent_cases(reader)
     found += await everyday_cases(other)
     if options.sets:
         found += await set_cases(options.sets, options.home, [reader])

@@ -34,8 +34,8 @@ class Tokens:
         tokens = [known.get(text, question) for text in texts]
         return np.eye(len(texts), dtype=np.float32), tokens
 
-    async def split_query(self, _text: str) -> tuple[list[int], list[list[int]]]:
-        return [9_000, 9_000, 9_000], [[0], [1, 2]]
+    async def split_query(self, _text: str) -> tuple[list[int], list[tuple[str, list[int]]]]:
+        return [9_000, 9_000, 9_000], [("one", [0]), ("two", [1, 2])]
 
 
 async def test_a_word_that_is_missing_counts_more_than_one_that_is_near() -> None:

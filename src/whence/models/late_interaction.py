@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import regex
 
 from whence.models.encoders import MINILM
-from whence.models.protocols import Reading
+from whence.models.protocols import AskedWord, Reading
 from whence.models.token_codes import (
     PLACES,
     cosines,
@@ -125,7 +125,7 @@ class SpanReader:
         encoder = self._embedder.encoder
         vectors, tokens = await self._embedder.embed_tokens([*texts, *questions])
         count = len(texts)
-        nearness, coverage = [], []
+        nearness, coverage, read = [], [], []
         for question, asked in zip(questions, tokens[count:], strict=True):
             ids, words = await self._embedder.split_query(question)
             weights = token_weights(ids, encoder.last_symbol)
@@ -135,33 +135,47 @@ class SpanReader:
                 for one in nearest_tokens(asked, tokens[:count])
             ]
             nearness.append([0.0 if one is None else weighted_mean(one, weights) for one in best])
+            asked_words = [_word(text, places, best, weights) for text, places in words]
             coverage.append(
-                [0.0 if one is None else _coverage(one, weights, words) for one in best]
+                [
+                    0.0 if one is None else _coverage(asked_words, place)
+                    for place, one in enumerate(best)
+                ]
             )
+            read.append(asked_words)
         # The cosines of an encoder have a floor, too: those of E5 are between .7 and .95.
         alike = (cosines(vectors[count:], vectors[:count]) - encoder.token_floor) / (
             1 - encoder.token_floor
         )
-        return Reading(vectors[:count], alike.tolist(), nearness, coverage, self.by_sentence)
+        return Reading(vectors[:count], alike.tolist(), nearness, coverage, self.by_sentence, read)
 
 
-def _coverage(
-    best: NDArray[np.float64], weights: NDArray[np.float32], words: Sequence[Sequence[int]]
-) -> float:
-    """Return the harmonic mean of the nearness of words, the rare ones weighted more, 0 to 1.
-
-    One word that a text lacks lowers it as no other word can raise it again.
+def _word(
+    text: str,
+    places: list[int],
+    best: Sequence[NDArray[np.float64] | None],
+    weights: NDArray[np.float32],
+) -> AskedWord:
+    """Return a word of a question with its nearness to each text; a text without tokens has none.
 
     Args:
-        best: Cosine of each token of the question and the nearest one of the text.
-        weights: Their weights.
-        words: Of each word of the question the places of its tokens.
+        text: The word.
+        places: Of its tokens.
+        best: Of each text the best cosine of each token of the question.
+        weights: Those of the tokens of the question.
+    """
+    own = weights[places]
+    near = [0.0 if one is None else weighted_mean(one[places], own) for one in best]
+    return AskedWord(text, max(_LEAST_RARITY, float(own.max()) - _COMMON), near)
+
+
+def _coverage(words: Sequence[AskedWord], place: int) -> float:
+    """Return the harmonic mean of the nearness of words to one text, the rare ones weighted more, 0 to 1.
+
+    One word that a text lacks lowers it as no other word can raise it again.
     """
     total = inverse = 0.0
-    for places in words:
-        own = weights[places]
-        near = weighted_mean(best[places], own)
-        rarity = max(_LEAST_RARITY, float(own.max()) - _COMMON)
-        total += rarity
-        inverse += rarity / max(near, _LEAST_NEARNESS)
+    for one in words:
+        total += one.rarity
+        inverse += one.rarity / max(one.near[place], _LEAST_NEARNESS)
     return round(total / inverse, PLACES) if inverse else 0.0

@@ -249,15 +249,21 @@ class EncoderEmbedder:
             lambda tokens: list(unit_tokens(tokens)[:, skipped:]),
         )
 
-    async def split_query(self, text: str) -> tuple[list[int], list[list[int]]]:
-        """Return the token ids of a text as `embed_tokens` has them, and for each word those of its tokens."""
+    async def split_query(self, text: str) -> tuple[list[int], list[tuple[str, list[int]]]]:
+        """Return the token ids of a text as `embed_tokens` has them, and of each word those of its tokens."""
         loaded = await self._workers.run(self._load)
-        encoding = loaded.tokenizer.encode(self.encoder.query_prompt + text)
+        whole = self.encoder.query_prompt + text
+        encoding = loaded.tokenizer.encode(whole)
         first = 1 + self.encoder.prompt_tokens
         places: dict[int | None, list[int]] = {}
         for place, word in enumerate(encoding.word_ids[first:-1]):
             places.setdefault(word, []).append(place)
-        return encoding.ids[first:-1], list(places.values())
+        offsets = encoding.offsets[first:-1]
+        words = [
+            (whole[offsets[own[0]][0] : offsets[own[-1]][1]].strip(), own)
+            for own in places.values()
+        ]
+        return encoding.ids[first:-1], words
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """See `Embedder.count_tokens`."""

@@ -73,6 +73,16 @@ class Reranker(Protocol):
         ...
 
 
+class AskedWord(NamedTuple):
+    """One word of a question, and how near each text has it."""
+
+    text: str
+    rarity: float
+    """Above 0; the more, the rarer the word is."""
+    near: list[float]
+    """For each text the mean over the tokens of the word of their best cosines there."""
+
+
 class Reading(NamedTuple):
     """How near some texts are to some questions."""
 
@@ -87,6 +97,8 @@ class Reading(NamedTuple):
     """The same by the harmonic mean over words, in which a word that is missing counts most."""
     multilingual: bool = False
     """Whether a model of many languages compared the words."""
+    words: list[list[AskedWord]] = []
+    """For each question its words; empty when only whole texts were compared, and after a glance."""
 
 
 class SpanReading(Protocol):

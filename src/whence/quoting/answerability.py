@@ -19,11 +19,11 @@ from typing import Final, Literal, NamedTuple
 
 import regex
 
-from whence.models.protocols import Reading
+from whence.models.protocols import AskedWord, Reading
 from whence.quoting.answer_kinds import NUMERIC, holds_kind
 from whence.quoting.evidence_spans import Span
 from whence.text.normalization import clean
-from whence.text.overlap import overlap
+from whence.text.overlap import Words, overlap
 from whence.text.question_words import AskedKind
 from whence.text.values import find_values
 
@@ -46,8 +46,8 @@ class QuestionTerms(NamedTuple):
     default: float
     """Weight of a term that no span has."""
     kind: AskedKind | None
-    language: str
-    """Of the documents."""
+    words: Words
+    """Reads the terms."""
 
 
 class Features(NamedTuple):
@@ -77,19 +77,23 @@ class Features(NamedTuple):
     """Harmonic mean of the nearness of each word, see `Reading.coverage`."""
     nearness: float = 0.0
     """Mean of it."""
+    beyond: float = 0.0
+    """Mean nearness of the content words of the question that do not stand above the span: whatever a company
+    did not report has a row or sentence near it, because all of them stand below the company's name."""
 
 
 _READ: Final = ("own", "both", "numbers", "near", "coverage", "nearness")
 #: Features that each basis has. Whether others help was tried: the length of the question, the share of it that
-#: no span has, the lead over other spans, and with a reader of English the kind of thing gain nothing on pages
-#: left out. A reader of many languages reads sentences, which the kind of thing and the deviation of the cosine
-#: tell apart; the share of words in the sentence alone and the worst word then gain nothing.
+#: no span has and the lead over other spans gain nothing on pages left out; nor do, with a reader of English,
+#: the kind of thing, and the harmonic mean or the least in place of the mean of words beyond the headings. A
+#: reader of many languages reads sentences, which the kind of thing and the deviation of the cosine tell apart;
+#: the share of words in the sentence alone and the worst word then gain nothing.
 FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
     "words": ("own", "both", "kind", "numbers"),
     "embedder": ("own", "both", "kind", "numbers", "cosine"),
     "foreign": _READ,
     "multilingual": ("both", "numbers", "missing", "cosine", "near", "nearness"),
-    "reader": _READ,
+    "reader": (*_READ, "beyond"),
 }
 
 
@@ -112,16 +116,18 @@ def features(
     question: QuestionTerms, spans: Sequence[Span], reading: Reading | None, row: int
 ) -> list[Features]:
     """Return the features of each span for a question, that of a row of the reading."""
-    asked_numbers = asked_values(question.text, question.language)
+    asked_numbers = asked_values(question.text, question.words.language)
     cosines = reading.cosines[row] if reading else []
     mean = statistics.fmean(cosines) if cosines else 0.0
     deviation = statistics.pstdev(cosines) if cosines else 0.0
+    read = reading.words[row] if reading and reading.words else []
+    topical = _topical(question, read)
     found = []
     for place, span in enumerate(spans):
         missing = asked_numbers
         for scope in (*span.scopes, span.source) if missing else ():
-            missing = missing - values_of(scope, question.language)
-        kind = holds_kind(question.kind, span.text, question.text, question.language)
+            missing = missing - values_of(scope, question.words.language)
+        kind = holds_kind(question.kind, span.text, question.text, question.words.language)
         said = span.terms | span.above
         one = Features(
             own=overlap(question.terms, span.terms, question.weights, question.default),
@@ -135,11 +141,38 @@ def features(
             above = (cosines[place] - mean) / (4 * deviation) if deviation else 0.0
             one = one._replace(cosine=above, near=cosines[place])
         if reading and reading.coverage:
+            nearness = reading.nearness[row][place]
             one = one._replace(
-                coverage=reading.coverage[row][place], nearness=reading.nearness[row][place]
+                coverage=reading.coverage[row][place],
+                nearness=nearness,
+                beyond=_beyond(topical, span.above, place, nearness),
             )
         found.append(one)
     return found
+
+
+def _topical(
+    question: QuestionTerms, read: Sequence[AskedWord]
+) -> list[tuple[AskedWord, frozenset[str]]]:
+    """Return the content words of a question without its numbers, which are compared by themselves."""
+    found = []
+    for one in read:
+        terms = frozenset(question.words.of_question(one.text))
+        if terms and terms <= question.terms and not _DIGITS.search(one.text):
+            found.append((one, terms))
+    return found
+
+
+def _beyond(
+    topical: Sequence[tuple[AskedWord, frozenset[str]]],
+    above: frozenset[str],
+    place: int,
+    nearness: float,
+) -> float:
+    """Return the mean nearness of words that are not above a text, else of all, else `nearness`."""
+    words = [one for one, terms in topical if not terms <= above] or [one for one, _ in topical]
+    total = sum(one.rarity for one in words)
+    return sum(one.rarity * one.near[place] for one in words) / total if total else nearness
 
 
 def basis_of(reading: Reading | None, language: str) -> Basis:

@@ -240,7 +240,7 @@ async def examine(
             weights=question.weights,
             default=question.default,
             kind=asked_kind(part, words.asked),
-            language=words.language,
+            words=words,
         )
         asked.append((question, terms))
     if reader is not None and serving is None:
