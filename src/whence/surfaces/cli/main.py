@@ -62,6 +62,9 @@ app.callback(invoke_without_command=True)(with_common_options(_root))
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    # Python has no stream for a descriptor that its caller closed.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     # Objects of the start stay alive; collecting during it took a tenth of a short command.
     gc.set_threshold(_GC_THRESHOLD)
     if _SERVERS.isdisjoint(sys.argv):
@@ -108,6 +111,11 @@ def _run(arguments: list[str]) -> int:
         hint = "run the same command again"
         return fail("interrupted", message, hint, INTERRUPTED, as_json=as_json and not state.told)
     except BrokenPipeError:
+        raise
+    except SystemExit as stop:
+        # Click and Rich end with 1 at a closed pipe.
+        if isinstance(stop.__context__, BrokenPipeError):
+            raise stop.__context__ from None
         raise
     except WhenceError as error:
         return _fail(error, arguments, as_json=as_json and not state.told)
