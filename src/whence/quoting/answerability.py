@@ -22,6 +22,7 @@ import regex
 from whence.models.protocols import Reading
 from whence.quoting.answer_kinds import NUMERIC, holds_kind
 from whence.quoting.evidence_spans import Span
+from whence.quoting.identifiers import in_range, ranges_of, without_zeros
 from whence.text.normalization import clean
 from whence.text.overlap import overlap
 from whence.text.question_words import AskedKind
@@ -99,13 +100,13 @@ def asked_values(question: str, language: str) -> frozenset[str]:
     for one in find_values(question, (language,)):
         forms += one.forms[:1]
         question = question[: one.start] + " " * (one.end - one.start) + question[one.end :]
-    return frozenset((*forms, *_DIGITS.findall(clean(question))))
+    return frozenset((*forms, *map(without_zeros, _DIGITS.findall(clean(question)))))
 
 
 def values_of(text: str, language: str) -> frozenset[str]:
     """Return the numbers of a text, dates and periods with their months and years, in every form they have."""
     forms = (form for one in find_values(text, (language,)) for form in (*one.forms, *one.around))
-    return frozenset((*forms, *_DIGITS.findall(clean(text))))
+    return frozenset((*forms, *map(without_zeros, _DIGITS.findall(clean(text)))))
 
 
 def features(
@@ -120,7 +121,9 @@ def features(
     for place, span in enumerate(spans):
         missing = asked_numbers
         for scope in (*span.scopes, span.source) if missing else ():
-            missing = missing - values_of(scope, question.language)
+            ranges = ranges_of(scope)
+            known = values_of(scope, question.language)
+            missing = frozenset(one for one in missing - known if not in_range(one, ranges))
         kind = holds_kind(question.kind, span.text, question.text, question.language)
         said = span.terms | span.above
         one = Features(

@@ -321,7 +321,8 @@ async def weigh_document(
 ) -> Support | None:
     """Return the score that `choose_evidence` gave the best span of one passage.
 
-    A passage none of whose spans was among those that are read is scored by its own spans alone.
+    A passage none of whose spans was among those that are read is scored by its own spans alone. One
+    that is about another release or number than the question scores 0.
 
     Args:
         request: What the writer received.
@@ -338,9 +339,11 @@ async def weigh_document(
     rows = asked_rows(split_questions(request.query), spans, words)
     everything = [one for one in spans if _names_what_is_asked(asked, one, request)]
     everything = _possible(request.query, words, everything)
+    left_out = all(one.document != document for one in everything)
     found = await examine(request, everything, words, embedder, reader, rows)
     if all(one.document != document for one in found.spans):
-        own = [one for one in everything if one.document == document]
+        readable = spans if left_out else everything
+        own = [one for one in readable if one.document == document]
         found = await examine(request, own, words, embedder, reader, rows)
     places = [i for i, one in enumerate(found.spans) if one.document == document]
     if not places:
@@ -350,7 +353,7 @@ async def weigh_document(
         first = max(places, key=lambda i: (scores[i], -i))
         best.append((scores[first], found.spans[first].text))
     score, sentence = max(best, key=lambda pair: pair[0])
-    return Support(sentence, score, FLOOR)
+    return Support(sentence, 0.0 if left_out else score, FLOOR)
 
 
 def _texts_of(request: WriteRequest) -> list[str]:
