@@ -190,7 +190,7 @@ async def test_what_stands_elsewhere_by_itself_is_no_trace_of_a_document(home: P
         "host.txt": "localhost",
         "short.txt": "data",
         "Ledger of boats.md": "# Ledger of boats\n\nEight boats.",
-        "boats/one.md": "# Eight boats\n\nThe Quernstone is a boat.",
+        "boats/one.md": "# Eight boats\n\nThe Mirabelford is a boat.",
     }
     async with opened(home) as engine:
         folder = home.parent / "Eight boats"
@@ -204,7 +204,7 @@ async def test_what_stands_elsewhere_by_itself_is_no_trace_of_a_document(home: P
         assert (done.physical.files, done.physical.hint) == ((), "")
         assert done.physical.done
         assert done.physical.strings
-        assert not holders(home, "Quernstone")
+        assert not holders(home, "Mirabelford")
 
 
 async def test_an_older_reader_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

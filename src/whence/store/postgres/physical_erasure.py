@@ -74,7 +74,7 @@ SELECT w FROM unnest($1::text[]) w WHERE EXISTS (SELECT FROM word x WHERE x.word
     OR EXISTS (SELECT FROM pg_class c WHERE position(w IN lower(c.relname)) > 0)
     OR EXISTS (SELECT FROM pg_settings s WHERE position(w IN lower(s.name)) > 0)
 """
-#: Those of the strings that documents still have, or names of collections, files and folders.
+#: Those of the strings that documents still have, or names of collections, folders, files and documents.
 _KEPT_STRINGS = """
 SELECT s FROM unnest($1::text[]) s WHERE EXISTS (
     SELECT FROM chunk c WHERE position(s IN c.embed_prefix || c.content) > 0 OR position(s IN c.embed_text) > 0
@@ -92,6 +92,7 @@ SELECT s FROM unnest($1::text[]) s WHERE EXISTS (
     SELECT FROM (
         SELECT name FROM collection UNION ALL SELECT path FROM source_file
         UNION ALL SELECT path FROM source_root UNION ALL SELECT name FROM source_root
+        UNION ALL SELECT document_id FROM effect
     ) n WHERE position(s IN n.name) > 0
 )
 """
