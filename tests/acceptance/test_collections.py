@@ -102,7 +102,6 @@ def test_several_collections_are_searched_at_once(cli: Any, tmp_path: Path) -> N
     cli("search", "ferry", "--collection", "many-bay,many-none").assert_error(3)
     cli("search", "ferry", "--collection", "many-bay,").assert_error(2)
     for command in (
-        ("ask", "When does the ferry leave?"),
         ("index", tmp_path),
         ("show", "ferry.md"),
     ):

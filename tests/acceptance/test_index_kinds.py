@@ -85,7 +85,7 @@ SKIPPED: dict[str, bytes] = {
 FAILED = {
     "broken.pdf": (b"%PDF-1.7\nbroken", "is not a readable PDF"),
     "cut.docx": (make_docx(("", "Words."))[:200], "is not a readable Word document"),
-    "picture.md": (b"\x89PNG\r\n\x1a\n....", "is not Markdown but a PNG picture"),
+    "picture.md": (b"\x89PNG\r\n\x1a\n....", "suffix, Markdown, but a PNG picture"),
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from whence import Engine
 from whence.flow.settings import Settings
+from whence.operations.collection_removal import RemoveCollection
 from whence.processors.recorder import RecorderProcessor
 from whence.provenance.checking import check_trace
 from whence.schema.codec import decode_as, encode
@@ -180,6 +181,30 @@ async def test_words_that_another_document_has_are_not_counted(home: Path) -> No
 
         assert (physical.done, physical.found) == (True, 0)
         assert holders(home, "Quernstone")
+
+
+async def test_what_stands_elsewhere_by_itself_is_no_trace_of_a_document(home: Path) -> None:
+    """Names of settings, short texts, and words of the names of files stay, and nothing else does."""
+    texts = {
+        "setting.txt": "shared_buffers",
+        "host.txt": "localhost",
+        "short.txt": "data",
+        "Ledger of boats.md": "# Ledger of boats\n\nEight boats.",
+        "boats/one.md": "# Eight boats\n\nThe Mirabelford is a boat.",
+    }
+    async with opened(home) as engine:
+        folder = home.parent / "Eight boats"
+        for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        await engine.index([folder], collection="boats")
+        await engine.ask("Which is in the Ledger of boats?", collection="boats")
+        done = await engine.run(RemoveCollection("boats"))
+
+        assert (done.physical.files, done.physical.hint) == ((), "")
+        assert done.physical.done
+        assert done.physical.strings
+        assert not holders(home, "Mirabelford")
 
 
 async def test_an_older_reader_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,15 +295,15 @@ async def test_a_full_dead_letter_topic(pulsar_broker: TestBroker) -> None:
     async with httpx.AsyncClient() as admin:
         (await admin.delete(quota)).raise_for_status()
     async with asyncio.timeout(60):
-        while await letters.count(topic) < 2:
+        while b"bad" not in (listed := [one.payload for one in await letters.list(topic)]):
             await asyncio.sleep(0.1)
-    listed = await letters.list(topic)
     await worker.aclose()
     await mine.aclose()
     await transport.aclose()
 
     assert stats.in_flight == 1
-    assert [letter.payload for letter in listed[1:]] == [b"bad"]
+    # A letter that was sent again under load may stand there twice.
+    assert listed.count(b"bad") == 1
 
 
 class Note(Message, frozen=True, kw_only=True):

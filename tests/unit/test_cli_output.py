@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -24,6 +25,9 @@ from whence.surfaces.cli import diff, doctor
 from whence.surfaces.cli.main import run_command
 from whence.surfaces.cli.output import console, facts_table, fail, headline, note, plain_table
 from whence.surfaces.cli.session import start_logging
+
+#: The program in a process of its own.
+_PROGRAM = (sys.executable, "-c", "from whence.surfaces.cli.main import main; main()")
 
 
 def test_lines_are_not_wrapped_in_a_pipe(
@@ -240,3 +244,26 @@ async def test_an_unexpected_error_is_the_finding_of_its_check_alone(tmp_path: P
 
     assert (found.ok, found.detail) == (False, "ConnectionResetError: gone away")
     assert "WHENCE_DEBUG=1" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["ask", "--help"], ["--version"], ["ask", "--json"]]
+)
+def test_every_command_ends_alike_at_a_closed_pipe(arguments: list[str]) -> None:
+    """When the reader of stdout has gone a command ends with 141, whichever library writes."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*_PROGRAM, *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_changes_no_exit_code(closed: str) -> None:
+    """A caller may close stdout or stderr: there is no traceback, and the code is that of the error."""
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *_PROGRAM, "ask", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

@@ -55,8 +55,8 @@ def test_a_third_of_the_files_is_kept_for_judging() -> None:
 
 def test_a_file_without_a_measure_does_not_count_in_it() -> None:
     none: dict[str, tuple[int, int]] = {"words": (1, 2)}
-    record = {"name": "a", "format": ".md", "whence": none, "markitdown": none}
-    record |= {"whence_error": "", "markitdown_error": "gone"}
+    record = {"name": "a", "format": ".md", "whence": none, "markitdown": none, "docling": none}
+    record |= {"whence_error": "", "markitdown_error": "gone", "docling_error": ""}
 
     found = summary([record])
 

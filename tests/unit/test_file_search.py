@@ -47,13 +47,13 @@ def test_all_files_below_a_folder_are_searched(tmp_path: Path) -> None:
 
 
 def test_pieces_are_whole_parts_of_lines() -> None:
-    """Each piece stands in the text; lines of fewer than 20 characters count only where there are no others."""
+    """Each piece stands in the text; shorter lines count where there are no others, from 8 bytes on."""
     text = "short\n" + "A sentence that goes on and on without any end in sight. " * 3
-    pieces = text_pieces([text, "a bed", "no", ""])
+    pieces = text_pieces([text, "a bed of oak", "a bed", "no", ""])
 
     assert len(pieces) == 4
-    assert all(piece in text + "a bed" and len(piece) <= 60 for piece in pieces)
-    assert pieces[-1] == "a bed"
+    assert all(piece in text + "a bed of oak" and len(piece) <= 60 for piece in pieces)
+    assert pieces[-1] == "a bed of oak"
     assert len(text_pieces("\n".join(f"line number {n} of a text" for n in range(500)))) <= 64
 
 

@@ -208,11 +208,12 @@ async def test_malformed_requests_name_the_field(
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff\xfe", b'{"query": "\\ud800x"}', b"NaN"])
 async def test_invalid_json(http: httpx.AsyncClient, raw: bytes) -> None:
-    """Any invalid body is an error document."""
+    """Any invalid body is an error document that says what to send."""
     head = {"Content-Type": "application/json"}
     refused = await http.post("/v1/search", content=raw, headers=head)
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == "bad_input"
+    assert "JSON object" in refused.json()["error"]["hint"]
 
 
 @pytest.mark.parametrize("levels", [33, 100, 512])

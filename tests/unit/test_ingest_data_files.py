@@ -200,9 +200,9 @@ def test_files_are_found_by_their_content(tmp_path: Path, monkeypatch: pytest.Mo
     assert read == {"README": "text", "mail-17": "mail", "page.saved": "HTML"}
     assert skipped == {
         "archive.zip": "an archive, unpack it first",
-        "data.bin": "is not text",
-        "photo.dat": "is a JPEG picture",
+        "data.bin": "not text",
+        "photo.dat": "a JPEG picture",
         "picture.png": "a picture; OCR, which would read its text, is not installed (Debian: tesseract-ocr)",
-        "song.mp3": "is a sound or a video",
-        "tool": "is a program",
+        "song.mp3": "a sound or a video",
+        "tool": "a program",
     }

@@ -102,7 +102,7 @@ def test_a_path_too_long_for_an_id_fails(tmp_path: Path) -> None:
             b"\x89PNG",
             "a picture; OCR, which would read its text, is not installed (Debian: tesseract-ocr)",
         ),
-        ("noext", b"\x7fELF\2\1\1\0", "is a program"),
+        ("noext", b"\x7fELF\2\1\1\0", "a program"),
         ("a.md", b"", "empty"),
         ("a.md", b" \n\t\n", "contains no text"),
         ("a.md", b"---\ntitle: x\n---\n\n", "contains no text"),
@@ -239,7 +239,7 @@ def test_line_ends_and_marks_make_no_difference(tmp_path: Path) -> None:
     [
         (b"fine\nthen \xff\xfe \0", "is not text: a NUL character in line 2"),
         (b"fine\nthen \0", "is not text: a NUL character in line 2"),
-        (b"\x7fELF\x02\x01\x00\x00", "is not Markdown but a program"),
+        (b"\x7fELF\x02\x01\x00\x00", "suffix, Markdown, but a program"),
         (b"PK\x03\x04 any other archive", "an archive, unpack it first"),
         (b"\xff\xfe\x00\xd8", "is not text: neither UTF-8 nor utf-16"),
         (b"---\nacl: finance\n---\nsecret", "acl must be a list"),

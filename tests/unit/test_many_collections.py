@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,51 +14,16 @@ from whence.operations.collection_renaming import RenameCollection
 from whence.operations.documents import Show
 from whence.operations.history import ListCitingAnswers
 from whence.operations.json_documents import answer_document
-from whence.operations.many_collections import collection_names, merge_reports
+from whence.operations.many_collections import collection_names
 from whence.operations.owner import Erase
 from whence.operations.search import Search
 from whence.operations.stale import ListStale
 from whence.provenance.checking import check_trace
-from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, NotFound
-from whence.schema.search import Degradation
 from whence.store.memory.store import MemoryStore
 from whence.surfaces.python.engine import Engine
 from whence.testing.stub_models import EchoWriter, HashEmbedder
-
-
-def report(*scores: float, **fields: Any) -> SearchReport:
-    """Return a report of hits with these scores; documents are called by their place."""
-    hits = [
-        RetrievalResult(
-            rank=rank,
-            similarity_score=score,
-            document_id=f"d{rank}",
-            chunk=RetrievedChunk(content="x", metadata={}),
-        )
-        for rank, score in enumerate(scores, 1)
-    ]
-    return SearchReport(results=hits, **fields)
-
-
-def test_hits_are_merged_by_score_then_by_the_order_of_names() -> None:
-    """Ranks are those of the whole, and no more hits than wanted are left."""
-    merged = merge_reports(["b", "a"], [report(0.75, 0.5), report(0.75, 0.625, 0.25)], 4)
-
-    found = [(one.rank, one.collection, one.document_id) for one in merged.results]
-    assert found == [(1, "b", "d1"), (2, "a", "d1"), (3, "a", "d2"), (4, "b", "d2")]
-
-
-def test_what_was_left_out_names_its_collection() -> None:
-    """The best score is that of all, also where no hit reaches the threshold."""
-    fault = Degradation(stage="embedding", reason="no encoder")
-    merged = merge_reports(
-        ["a", "b"], [report(best_score=0.25), report(best_score=0.5, degraded=(fault,))], 5
-    )
-
-    assert merged.best_score == 0.5
-    assert [one.reason for one in merged.degraded] == ["no encoder (collection b)"]
 
 
 @pytest.mark.parametrize("text", ["a,", ",a", "a,,b", " ", ",".join(f"c{n}" for n in range(33))])
@@ -107,6 +71,41 @@ async def test_each_collection_is_searched_with_the_rights_of_the_reader(tmp_pat
     assert {one.chunk.id.split(":")[2] for one in both.results} == {"north", "south"}
     assert ("north", "b.md") in {(one.collection, one.document_id) for one in more.results}
     assert both.calibrations.keys() <= {"north", "south"}
+
+
+async def test_words_of_one_of_the_collections_are_not_corrected(tmp_path: Path) -> None:
+    """A word is corrected when all lack it; where only some do, these are searched as it is written."""
+    async with Engine(store=MemoryStore(), embedder=HashEmbedder(), writer=None) as engine:
+        for name, text in {
+            "north": "The xylotherum sleeps in the harbour.",
+            "south": "The xylotherium swims in the harbour.",
+        }.items():
+            (tmp_path / f"{name}.md").write_text(text)
+            await engine.index([tmp_path / f"{name}.md"], collection=name)
+        alone = await engine.run(Search("xylotherum harbour", collection="south"))
+        assert alone.question_used == "xylotherium harbour"
+        for order in ("north,south", "south,north"):
+            known = await engine.run(Search("xylotherum harbour", collection=order))
+            assert (known.question_used, known.corrections) == ("xylotherum harbour", ())
+            assert {one.collection for one in known.results} == {"north", "south"}
+            wrong = await engine.run(Search("harbuor", collection=order))
+            assert wrong.question_used == "harbour"
+            assert {one.collection for one in wrong.results} == {"north", "south"}
+
+
+async def test_equal_passages_of_several_collections_take_one_place(tmp_path: Path) -> None:
+    """The hit names the other one, and no more hits than wanted are left, ranked through."""
+    text = " ".join(f"word{n}" for n in range(30))
+    async with Engine(store=MemoryStore(), embedder=HashEmbedder(), writer=None) as engine:
+        for name in ("north", "south"):
+            (tmp_path / name).mkdir()
+            for file, more in {"same.md": "", "own.md": f"{name} alone"}.items():
+                (tmp_path / name / file).write_text(more or text)
+            await engine.index([tmp_path / name], collection=name)
+        found = await engine.run(Search("word1 word2", collection="north,south", mode="bm25"))
+    (hit,) = found.results
+    assert (hit.rank, hit.collection) == (1, "north")
+    assert [one.chunk_id.split(":")[2] for one in hit.duplicates] == ["south"]
 
 
 NORTH = {

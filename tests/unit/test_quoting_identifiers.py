@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from whence.models.protocols import WriteRequest
 from whence.quoting.extractive_writer import NOTHING_FOUND, ExtractiveWriter
-from whence.quoting.identifiers import names_other_identifier, question_identifiers
+from whence.quoting.identifiers import (
+    names_other_identifier,
+    names_value,
+    question_identifiers,
+    ranges_of,
+)
 
 #: Question, and the values it is about as `name value`.
 ASKED = (
@@ -135,3 +140,53 @@ async def test_other_releases_are_not_quoted() -> None:
     said = await quoted("What changed for workers in v2.9.1?")
     assert said == "Changelog > v2.9.1\n\n- Workers no longer stop when the clock jumps. [2]"
     assert await quoted("What changed for workers in v2.9.2?") == NOTHING_FOUND
+
+
+@pytest.mark.parametrize("asked", ["Ticket 0312", "ticket 312", "TICKET-00312"])
+@pytest.mark.parametrize("written", ["Ticket 312", "desk/ticket-0312.txt", "Ticket no. 00312"])
+def test_leading_zeros_do_not_part_numbers(asked: str, written: str) -> None:
+    """A number of a name is the same with and without leading zeros, and its neighbour is another."""
+    texts = ["Ticket 311: the lamp", "Ticket 313: the lift", written]
+    identifiers = question_identifiers(f"What is {asked} about?", texts)
+    assert [names_other_identifier(identifiers, [one]) for one in texts] == [True, True, False]
+    assert all(names_value(one, [written]) for one in identifiers)
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["Grades 3 to 6", "Grades 3-6", "Grades 3 \u2013 6", "Grades 3 through 6", "Grades 3 bis 6"],
+)
+def test_a_range_names_what_lies_in_it(written: str) -> None:
+    """A text about grades 3 to 6 is about grade 4, and not about grade 7."""
+    scopes = [f"Grade 1 has 20 days, {written} have 28.", "Leave", "Grade 2"]
+    texts = ["Grade 1", "Grade 2", *scopes]
+    inside, outside = (question_identifiers(f"What has grade {n}?", texts) for n in (4, 7))
+    assert [len(inside), len(outside)] == [1, 1]
+    assert not names_other_identifier(inside, scopes)
+    assert names_other_identifier(outside, scopes)
+    assert all(names_value(one, scopes) for one in inside)
+    assert not any(names_value(one, scopes) for one in outside)
+
+
+@pytest.mark.parametrize(
+    "written", ["2026-02-03", "1.2-1.4", "555-12345", "12/3-14", "6-3", "3,1-3,9"]
+)
+def test_what_is_no_range_names_nothing_between(written: str) -> None:
+    """Dates, versions, decimals, numbers of telephones and falling pairs are no ranges."""
+    assert ranges_of(f"It is {written}.") == ()
+
+
+async def test_a_passage_about_another_number_has_a_best_sentence_that_answers_nothing() -> None:
+    """What the writer left out for its number is measured as well: its sentence, with a support of 0."""
+    documents = ("The task is about the roof.", "The task is about the door.")
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="What is task 17 about?",
+        documents=documents,
+        sections=("Task 17", "Task 18"),
+    )
+    right, other = [await ExtractiveWriter(None).weigh(request, place) for place in (0, 1)]
+    assert right is not None
+    assert right.score > right.floor
+    assert other is not None
+    assert (other.sentence, other.score) == (documents[1], 0.0)

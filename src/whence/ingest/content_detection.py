@@ -194,14 +194,14 @@ def why_not_text(head: bytes, *, is_whole: bool) -> str:
         is_whole: Whether these are all.
     """
     if what := foreign_kind(head):
-        return f"is {what}"
+        return what
     # The last line may be cut inside a character.
     cut = head if is_whole else head[: head.rfind(b"\n") + 1] or head[: len(head) // 4 * 4]
     try:
         text = decode_text(cut).text
     except BadInput:
-        return "is not text"
-    return "is not text" if has_controls(text) else ""
+        return "not text"
+    return "not text" if has_controls(text) else ""
 
 
 def is_by_content(suffix: str, supported: Collection[str]) -> bool:

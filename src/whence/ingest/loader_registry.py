@@ -106,7 +106,7 @@ def detect_loader(named: Loader, data: bytes) -> Loader:
         return named
     head = data[:HEAD_BYTES]
     if what := foreign_kind(head):
-        raise BadInput(f"is not {named.name} but {what}")
+        raise BadInput(f"not in the format of its suffix, {named.name}, but {what}")
     if is_packed(head):
         return _packed_loader(named, format_of(data))
     if has_pdf_signature(head) and (named.is_binary or head.startswith(PDF_SIGNATURE)):
@@ -135,7 +135,7 @@ def _loader_of_text(named: Loader, data: bytes) -> Loader:
     if is_text and named is by_suffix[".xls"] and has_columns(head):
         return by_suffix[".csv"]
     what = "a page in HTML" if page else "plain text" if is_text else "damaged, or something else"
-    raise BadInput(f"is not in the format of its suffix, {named.name}, but {what}")
+    raise BadInput(f"not in the format of its suffix, {named.name}, but {what}")
 
 
 def _packed_loader(named: Loader, suffix: str) -> Loader:
@@ -146,7 +146,9 @@ def _packed_loader(named: Loader, suffix: str) -> Loader:
         # `.xlsm` and `.xlsb` are found as `.xlsx`; a plug-in may read one of them.
         return named if named.is_binary and named.name == found.name else found
     if suffix:
-        raise BadInput(f"is not {named.name} but a {suffix} file, which no loader reads")
+        raise BadInput(
+            f"not in the format of its suffix, {named.name}, but {suffix}, which no loader reads"
+        )
     if named.is_binary and named is not loaders_by_suffix().get(".pdf"):
         return named
-    raise BadInput(f"is not {named.name} but {ARCHIVE}")
+    raise BadInput(f"not in the format of its suffix, {named.name}, but {ARCHIVE}")

@@ -67,8 +67,8 @@ class IndexReport(msgspec.Struct, kw_only=True):
     """Documents added or updated whose language the encoder does not serve, by its ISO 639-1 code."""
     skipped: dict[str, int] = {}
     read_again: int = 0
-    """Documents read again though their files did not change: they were stored by another version or with other
-    settings. What did not change of them is not stored again."""
+    """Documents read again though the bytes did not change: their file has another name or other tags, or they
+    were stored by another version or with other settings. What did not change of them is not stored again."""
     kept: int = 0
     """Documents not found any more that `prune` kept, because a file that failed may contain them."""
     kept_by: list[str] = []

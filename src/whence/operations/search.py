@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from whence.flow.context import CURRENT_TRACE, TraceContext, within_trace
-from whence.operations.many_collections import collection_names, merge_reports
+from whence.operations.many_collections import collection_names
 from whence.operations.operation import HTTP, PYTHON, Filters, Offered, Operation
 from whence.operations.plugins import operations_plugin
+from whence.retrieval.many_collections import retrieval_clients
 from whence.retrieval.pipeline import (
     RERANK_BUDGET_S,
     check_budget,
@@ -21,12 +21,12 @@ from whence.retrieval.pipeline import (
     search_mode,
 )
 from whence.retrieval.results import RetrievalResult, SearchReport
-from whence.retrieval.services import RetrievalClients, Timeouts
+from whence.retrieval.services import RetrievalServices, Timeouts
 from whence.schema.access import Access
 from whence.schema.code import SnapshotChoice
-from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
 from whence.schema.places import locate
+from whence.store.chunk_ids import parse_chunk_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,10 +90,8 @@ class Search(Operation[SearchReport], frozen=True):
             Unavailable: A service that is needed does not answer.
         """
         self.check()
-        if self.snapshot is None and "," in self.collection:
-            return await self._search_many(session, collection_names(self.collection))
         if self.snapshot is None:
-            return await self._search(session, self.collection)
+            return await self._search(session, ",".join(collection_names(self.collection)))
         report: SearchReport = await operations_plugin("search-snapshot")(
             session,
             SnapshotChoice.of(self.snapshot),
@@ -101,30 +99,8 @@ class Search(Operation[SearchReport], frozen=True):
         )
         return report
 
-    async def _search_many(self, session: Session, names: Sequence[str]) -> SearchReport:
-        """Return the best hits of all; a name without a collection fails the search, as it does alone.
-
-        A filter whose key only some of them have leaves the others out.
-        """
-        with within_trace(CURRENT_TRACE.get() or TraceContext.new()):
-            found = await asyncio.gather(
-                *(self._search(session, name) for name in names), return_exceptions=True
-            )
-        reports: dict[str, SearchReport] = {}
-        refused: list[BadInput] = []
-        for name, one in zip(names, found, strict=True):
-            if isinstance(one, BadInput):
-                refused.append(one)
-            elif isinstance(one, BaseException):
-                raise one
-            else:
-                reports[name] = one
-        if not reports:
-            raise refused[0]
-        return merge_reports(list(reports), list(reports.values()), self.top_k)
-
     async def _search(self, session: Session, collection: str) -> SearchReport:
-        services = RetrievalClients(
+        services = retrieval_clients(
             session.client,
             collection=collection,
             access=self.access,
@@ -142,6 +118,8 @@ class Search(Operation[SearchReport], frozen=True):
             results = report.results
             if self.locations:
                 results = await _located(services, results)
+            if "," in collection:
+                results = [*map(_with_collection, results)]
         return replace(report, results=results, trace_id=trace.trace_id)
 
     def count(self, result: SearchReport) -> int:
@@ -157,8 +135,13 @@ class Search(Operation[SearchReport], frozen=True):
         return search_state(calls, result)
 
 
+def _with_collection(hit: RetrievalResult) -> RetrievalResult:
+    key = parse_chunk_key(hit.chunk.id)
+    return replace(hit, collection=key.collection) if key else hit
+
+
 async def _located(
-    services: RetrievalClients, results: list[RetrievalResult]
+    services: RetrievalServices, results: list[RetrievalResult]
 ) -> list[RetrievalResult]:
     """Return hits with their locations; one that was removed meanwhile has none."""
     texts = await services.fetch([one.chunk.id for one in results], with_places=True)

@@ -22,6 +22,7 @@ import regex
 from whence.models.protocols import AskedWord, Reading
 from whence.quoting.answer_kinds import NUMERIC, holds_kind
 from whence.quoting.evidence_spans import Span
+from whence.quoting.identifiers import in_range, ranges_of, without_zeros
 from whence.text.normalization import clean
 from whence.text.overlap import Words, overlap
 from whence.text.question_words import AskedKind
@@ -103,13 +104,13 @@ def asked_values(question: str, language: str) -> frozenset[str]:
     for one in find_values(question, (language,)):
         forms += one.forms[:1]
         question = question[: one.start] + " " * (one.end - one.start) + question[one.end :]
-    return frozenset((*forms, *_DIGITS.findall(clean(question))))
+    return frozenset((*forms, *map(without_zeros, _DIGITS.findall(clean(question)))))
 
 
 def values_of(text: str, language: str) -> frozenset[str]:
     """Return the numbers of a text, dates and periods with their months and years, in every form they have."""
     forms = (form for one in find_values(text, (language,)) for form in (*one.forms, *one.around))
-    return frozenset((*forms, *_DIGITS.findall(clean(text))))
+    return frozenset((*forms, *map(without_zeros, _DIGITS.findall(clean(text)))))
 
 
 def features(
@@ -126,7 +127,9 @@ def features(
     for place, span in enumerate(spans):
         missing = asked_numbers
         for scope in (*span.scopes, span.source) if missing else ():
-            missing = missing - values_of(scope, question.words.language)
+            ranges = ranges_of(scope)
+            known = values_of(scope, question.words.language)
+            missing = frozenset(one for one in missing - known if not in_range(one, ranges))
         kind = holds_kind(question.kind, span.text, question.text, question.words.language)
         said = span.terms | span.above
         one = Features(
@@ -175,15 +178,15 @@ def _beyond(
     return sum(one.rarity * one.near[place] for one in words) / total if total else nearness
 
 
-def basis_of(reading: Reading | None, language: str) -> Basis:
-    """Return what the probability rests on."""
+def basis_of(reading: Reading | None, words: Words) -> Basis:
+    """Return what the probability rests on; the weights of English need question and documents in English."""
     if reading is None:
         return "words"
     if not reading.coverage:
         return "embedder"
     if reading.multilingual:
         return "multilingual"
-    return "reader" if language == "english" else "foreign"
+    return "reader" if words.language == words.asked == "english" else "foreign"
 
 
 def chances(basis: Basis, found: Sequence[Features]) -> list[float]:

@@ -244,7 +244,7 @@ async def examine(
         )
         asked.append((question, terms))
     if reader is not None and serving is None:
-        return Examined(asked, spans, None, basis_of(None, words.language))
+        return Examined(asked, spans, None, basis_of(None, words))
     values = asked_values(" ".join(parts), words.language)
     texts = [_text_to_embed(one, values, words.language) for one in spans]
     parts = [_with_plain_periods(one) for one in parts]
@@ -254,7 +254,7 @@ async def examine(
         may_skip = rows is not None and len(spans) > _FIRST + _SCORED
         guessed = await serving.glance(parts, texts) if serving and may_skip else None
         if guessed is not None and rows is not None:
-            found = Examined(asked, spans, guessed, basis_of(guessed, words.language))
+            found = Examined(asked, spans, guessed, basis_of(guessed, words))
             weighed = _weigh(found, request, rows)
             kept = _likely(weighed)
             others = [i for i in range(len(spans)) if i not in kept]
@@ -269,7 +269,7 @@ async def examine(
             reading = Reading(vectors[:count], alike)
     except (Unavailable, ModelMissing):
         pass
-    return Examined(asked, spans, reading, basis_of(reading, words.language), guesses)
+    return Examined(asked, spans, reading, basis_of(reading, words), guesses)
 
 
 def _likely(weighed: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[int]:
@@ -321,7 +321,8 @@ async def weigh_document(
 ) -> Support | None:
     """Return the score that `choose_evidence` gave the best span of one passage.
 
-    A passage none of whose spans was among those that are read is scored by its own spans alone.
+    A passage none of whose spans was among those that are read is scored by its own spans alone. One
+    that is about another release or number than the question scores 0.
 
     Args:
         request: What the writer received.
@@ -338,9 +339,11 @@ async def weigh_document(
     rows = asked_rows(split_questions(request.query), spans, words)
     everything = [one for one in spans if _names_what_is_asked(asked, one, request)]
     everything = _possible(request.query, words, everything)
+    left_out = all(one.document != document for one in everything)
     found = await examine(request, everything, words, embedder, reader, rows)
     if all(one.document != document for one in found.spans):
-        own = [one for one in everything if one.document == document]
+        readable = spans if left_out else everything
+        own = [one for one in readable if one.document == document]
         found = await examine(request, own, words, embedder, reader, rows)
     places = [i for i, one in enumerate(found.spans) if one.document == document]
     if not places:
@@ -350,7 +353,7 @@ async def weigh_document(
         first = max(places, key=lambda i: (scores[i], -i))
         best.append((scores[first], found.spans[first].text))
     score, sentence = max(best, key=lambda pair: pair[0])
-    return Support(sentence, score, FLOOR)
+    return Support(sentence, 0.0 if left_out else score, FLOOR)
 
 
 def _texts_of(request: WriteRequest) -> list[str]:

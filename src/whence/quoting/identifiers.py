@@ -69,6 +69,14 @@ _RELATES: Final = re.compile(
 _ASKS_WHEN: Final = re.compile(
     r"\b(?:when|how long|how many|what day|which day|date)\b", re.IGNORECASE
 )
+#: Most digits of the ends of a range of numbered things; more is an amount or a date.
+_RANGE_DIGITS: Final = 4
+#: Whole numbers and what stands between: a dash, or the word of the ten most written languages of Europe.
+_RANGE: Final = re.compile(
+    rf"(?<![\w.,/-])(?P<first>\d{{1,{_RANGE_DIGITS}}})"
+    rf"(?:\s?[-\u2013]\s?|\s(?:to|through|bis|\u00e0|al?|do|tot|till|at\u00e9)\s)"
+    rf"(?P<last>\d{{1,{_RANGE_DIGITS}}})(?![\w/-]|[.,]\d)"
+)
 #: Text before or after a value that begins or ends a range, or is one of a list.
 _RANGE_BEFORE: Final = re.compile(
     r"\b(?:since|from|until|till|before|after|by|between|than|above|below)\s+(?:the\s+)?\Z"
@@ -157,8 +165,37 @@ def names_value(asked: Identifier, scopes: Iterable[str]) -> bool:
     (True, False)
     """
     pattern = re.escape(asked.value)
+    if asked.value.isdecimal():
+        pattern = f"0*{re.escape(without_zeros(asked.value))}"
     exact = re.compile(rf"(?<![\d.]){pattern}(?!\d)", re.IGNORECASE)
-    return any(exact.search(scope) for scope in scopes)
+    return any(exact.search(scope) or in_range(asked.value, ranges_of(scope)) for scope in scopes)
+
+
+def without_zeros(value: str) -> str:
+    """Return a whole number without leading zeros, and any other value as it is.
+
+    >>> [without_zeros(one) for one in ("0312", "000", "4.05", "1042a")]
+    ['312', '0', '4.05', '1042a']
+    """
+    return str(int(value)) if value.isdecimal() and value.isascii() else value
+
+
+def ranges_of(text: str) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of whole numbers that a text writes out: first and last.
+
+    >>> ranges_of("Grades 3 to 5, rooms 12\u201318; bis: Stufe 2 bis 4; 5-3; 2026-02-03; 1.2-1.4")
+    ((3, 5), (12, 18), (2, 4))
+    """
+    if not any(character.isdigit() for character in text):
+        return ()
+    found = ((int(one["first"]), int(one["last"])) for one in _RANGE.finditer(text))
+    return tuple((first, last) for first, last in found if first < last)
+
+
+def in_range(value: str, ranges: Iterable[tuple[int, int]]) -> bool:
+    """Return whether a value is a whole number within one of the ranges."""
+    whole = value.isdecimal() and len(value) <= _RANGE_DIGITS
+    return whole and any(first <= int(value) <= last for first, last in ranges)
 
 
 def neighbours_in_path(name: str) -> list[str]:
@@ -189,6 +226,9 @@ def _names_other_value(group: Sequence[Identifier], scopes: Sequence[str]) -> bo
     """Return whether the first scope with a value of the group's name has only other values."""
     for scope in scopes:
         found = _identifiers_in(scope)
+        ranges = ranges_of(scope)
+        if any(in_range(one.value, ranges) for one in group if one.name != "date"):
+            return False
         if any(_same(one, other.identifier) for one in group for other in found):
             return False
         if any(_is_other_value(group[0], other, scope, scopes) for other in found):
@@ -204,7 +244,8 @@ def _same(asked: Identifier, other: Identifier) -> bool:
     exact = asked.name == other.name or re.search(r"\D", asked.value) is not None
     if not exact or (asked.name == "date") != (other.name == "date"):
         return False
-    ours, theirs = re.split(r"[^\w]", asked.value), re.split(r"[^\w]", other.value)
+    values = without_zeros(asked.value), without_zeros(other.value)
+    ours, theirs = (re.split(r"[^\w]", one) for one in values)
     shorter = min(len(ours), len(theirs))
     return ours[:shorter] == theirs[:shorter]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -68,21 +68,7 @@ class ManyCollections:
 
     async def check_spelling(self, text: str) -> Spelling:
         """Return what no collection has; the first collection that knows a word like it corrects it."""
-        found = await self._good(lambda part: part.check_spelling(text))
-        missing = [{*one.absent, *(each.source for each in one.corrections)} for one in found]
-        words = set.intersection(*missing) if missing else set()
-        corrections = {
-            each.source: each
-            for one in reversed(found)
-            for each in one.corrections
-            if each.source in words
-        }
-        first = found[0] if found else Spelling()
-        order = dict.fromkeys((*(each.source for each in first.corrections), *first.absent))
-        return Spelling(
-            tuple(corrections[word] for word in order if word in corrections),
-            tuple(word for word in order if word in words and word not in corrections),
-        )
+        return _merge_spelling(await self._good(lambda part: part.check_spelling(text)))
 
     async def occurs(self, term: str) -> bool:
         """Return whether one of the collections may have a term."""
@@ -91,6 +77,9 @@ class ManyCollections:
     async def search(self, queries: Sequence[PlannedQuery]) -> list[SearchResponse | WhenceError]:
         """Search all collections at once; one that does not exist fails all, another fault is named."""
         found = await self._each(lambda part: part.search(_queries_of(part.collection, queries)))
+        spelling = _spelling_of(found) if queries[0].spelling else Spelling()
+        if queries[0].spelling and not spelling.corrections:
+            found |= await self._search_unchecked(found, queries)
         merged: list[SearchResponse | WhenceError] = []
         for place, query in enumerate(queries):
             replies = {
@@ -98,7 +87,21 @@ class ManyCollections:
                 for name, one in found.items()
             }
             merged.append(_merge(replies, query))
+        if isinstance(first := merged[0], SearchResponse):
+            merged[0] = replace(first, corrections=spelling.corrections, absent=spelling.absent)
         return merged
+
+    async def _search_unchecked(
+        self,
+        found: Mapping[str, list[SearchResponse | WhenceError] | WhenceError],
+        queries: Sequence[PlannedQuery],
+    ) -> dict[str, list[SearchResponse | WhenceError] | WhenceError]:
+        """Search where a word is absent that another collection has: there it was not searched for yet."""
+        stopped = {name for name, one in found.items() if _spelling_of({name: one}).corrections}
+        asked = [replace(one, spelling=False) for one in queries]
+        return await self._each(
+            lambda part: part.search(_queries_of(part.collection, asked)), among=stopped
+        )
 
     async def fetch(
         self, chunk_ids: Sequence[str], *, with_places: bool = False
@@ -129,9 +132,12 @@ class ManyCollections:
         return await self._first.rerank(query, passages, scores, limit)
 
     async def _each(
-        self, call: Callable[[RetrievalClients], Awaitable[T]]
+        self,
+        call: Callable[[RetrievalClients], Awaitable[T]],
+        among: Collection[str] | None = None,
     ) -> dict[str, T | WhenceError]:
         """Return the result of each collection, or its error."""
+        parts = [one for name, one in self._parts.items() if among is None or name in among]
 
         async def result(part: RetrievalClients) -> T | WhenceError:
             try:
@@ -139,8 +145,8 @@ class ManyCollections:
             except WhenceError as error:
                 return error
 
-        found = await asyncio.gather(*map(result, self._parts.values()))
-        return dict(zip(self._parts, found, strict=True))
+        found = await asyncio.gather(*map(result, parts))
+        return {part.collection: one for part, one in zip(parts, found, strict=True)}
 
     async def _good(self, call: Callable[[RetrievalClients], Awaitable[T]]) -> list[T]:
         found = await self._each(call)
@@ -156,6 +162,34 @@ def retrieval_clients(
         for name in split_collections(collection)
     ]
     return parts[0] if len(parts) == 1 else ManyCollections(parts)
+
+
+def _spelling_of(
+    found: Mapping[str, list[SearchResponse | WhenceError] | WhenceError],
+) -> Spelling:
+    """Return what the first query of all collections says of its words."""
+    first = [one[0] for one in found.values() if not isinstance(one, WhenceError)]
+    return _merge_spelling(
+        [Spelling(one.corrections, one.absent) for one in first if isinstance(one, SearchResponse)]
+    )
+
+
+def _merge_spelling(found: Sequence[Spelling]) -> Spelling:
+    """Return what no collection has; the first collection that knows a word like it corrects it."""
+    missing = [{*one.absent, *(each.source for each in one.corrections)} for one in found]
+    words = set.intersection(*missing) if missing else set()
+    corrections = {
+        each.source: each
+        for one in reversed(found)
+        for each in one.corrections
+        if each.source in words
+    }
+    first = found[0] if found else Spelling()
+    order = dict.fromkeys((*(each.source for each in first.corrections), *first.absent))
+    return Spelling(
+        tuple(corrections[word] for word in order if word in corrections),
+        tuple(word for word in order if word in words and word not in corrections),
+    )
 
 
 def _first_error(found: Mapping[str, Any]) -> WhenceError:

@@ -41,6 +41,7 @@ from whence.schema.errors import (
 )
 from whence.schema.passages import Passage
 from whence.schema.search import (
+    CALIBRATIONS,
     Calibration,
     Correction,
     Degradation,
@@ -101,6 +102,13 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
         """What the cosines of all queries meant; None where no score has a part of a cosine."""
         known = (ranking.calibration for _, ranking in self.rankings)
         return next((one for one in known if one is not None), None)
+
+    @property
+    def calibrations(self) -> dict[str, Calibration]:
+        """What the cosines meant in each collection, of a search of several."""
+        recorded = (ranking.settings.get(CALIBRATIONS) for _, ranking in self.rankings)
+        found = next((one for one in recorded if isinstance(one, str)), "{}")
+        return msgspec.json.decode(found, type=dict[str, Calibration])
 
 
 def search_mode(mode: str) -> SearchMode:
@@ -214,6 +222,7 @@ async def search(
         degraded=(*cut, *(not_embedded or found.degraded), *reranked.degraded),
         graph=found.graphs[0] if found.graphs else None,
         calibration=found.calibration,
+        calibrations=found.calibrations,
         latency_ms=_latencies(marks),
         question_used=query,
         corrections=used.corrections,

@@ -12,7 +12,8 @@ from whence.text.spelling import can_be_misspelt
 
 #: Shortest and longest piece of a line that is searched for, in characters.
 _MIN_PIECE, _MAX_PIECE = 20, 60
-#: Shortest word that is searched for, in characters: shorter ones may be bytes of something else.
+#: Shortest word that is searched for, in characters, and shortest text, in bytes: shorter ones may be bytes of
+#: something else.
 _MIN_WORD = 8
 #: Most pieces and words of a text that are searched for.
 _MOST_PIECES, _MOST_WORDS = 64, 32
@@ -24,7 +25,7 @@ _PREFIX_BYTES = 4
 def text_pieces(texts: Iterable[str]) -> list[str]:
     """Return pieces of lines that show that a text is still there: up to 64, evenly chosen.
 
-    They have 20 to 60 characters. A text without such a line is one piece.
+    They have 20 to 60 characters. A text without such a line is one piece, if it has 8 bytes or more.
     """
     pieces: dict[str, None] = {}
     for text in texts:
@@ -35,7 +36,7 @@ def text_pieces(texts: Iterable[str]) -> list[str]:
         ]
         long = [piece for piece in cut if len(piece) >= _MIN_PIECE]
         whole = text.strip()
-        pieces |= dict.fromkeys(long or ([whole] if len(whole) >= _PREFIX_BYTES else []))
+        pieces |= dict.fromkeys(long or ([whole] if len(whole.encode()) >= _MIN_WORD else []))
     return _evenly(list(pieces), _MOST_PIECES)
 
 
@@ -107,6 +108,15 @@ class FileSearch:
                     if data.startswith(one, at):
                         found.add(one)
         return found
+
+    def find_in(self, paths: Iterable[Path]) -> set[bytes]:
+        """Return which strings are in some files, or below some folders."""
+        files = (
+            each
+            for path in paths
+            for each in (_files(path, frozenset()) if path.is_dir() else (path,))
+        )
+        return set().union(*map(self.find, files))
 
     def find_below(
         self, folder: Path, *, without: frozenset[Path], moved: Callable[[], None]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from whence.schema.errors import Unavailable
 from whence.store.file_search import FileSearch, rare_words, text_pieces, word_forms
@@ -73,7 +74,7 @@ SELECT w FROM unnest($1::text[]) w WHERE EXISTS (SELECT FROM word x WHERE x.word
     OR EXISTS (SELECT FROM pg_class c WHERE position(w IN lower(c.relname)) > 0)
     OR EXISTS (SELECT FROM pg_settings s WHERE position(w IN lower(s.name)) > 0)
 """
-#: Those of the strings that documents still have.
+#: Those of the strings that documents still have, or names of collections, folders, files and documents.
 _KEPT_STRINGS = """
 SELECT s FROM unnest($1::text[]) s WHERE EXISTS (
     SELECT FROM chunk c WHERE position(s IN c.embed_prefix || c.content) > 0 OR position(s IN c.embed_text) > 0
@@ -87,6 +88,12 @@ SELECT s FROM unnest($1::text[]) s WHERE EXISTS (
         UNION ALL SELECT document_id, title, source_file, source_url, metadata FROM former_document
     ) d WHERE position(s IN d.document_id) > 0 OR position(s IN d.title) > 0
         OR position(s IN d.source_file) > 0 OR position(s IN d.source_url) > 0 OR position(s IN d.metadata::text) > 0
+) OR EXISTS (
+    SELECT FROM (
+        SELECT name FROM collection UNION ALL SELECT path FROM source_file
+        UNION ALL SELECT path FROM source_root UNION ALL SELECT name FROM source_root
+        UNION ALL SELECT document_id FROM effect
+    ) n WHERE position(s IN n.name) > 0
 )
 """
 _EXTERNAL = (
@@ -94,7 +101,10 @@ _EXTERNAL = (
     " psql DATABASE_URL -c 'VACUUM (FULL, ANALYZE)' -c 'VACUUM FULL pg_statistic' -c 'SELECT pg_switch_wal()' -c CHECKPOINT;"
     " recycled and archived WAL, replicas and backups keep them longer"
 )
-_FOUND = "another process wrote these files meanwhile; run the same command again"
+_FOUND = (
+    "these files still have words of it, perhaps because another process wrote them meanwhile;"
+    " run the same command again"
+)
 
 
 class PostgresPhysicalErasure(PostgresPart):
@@ -185,11 +195,17 @@ class _Run:
         without = frozenset(self._home.data / row["path"] for row in paths) | {
             self._home.data / "global"
         }
+        # What the server has by itself, such as names of its settings, shows no document.
+        elsewhere = await asyncio.to_thread(
+            search.find_in, [*without, *_settings_files(self._home)]
+        )
         searched, found = await asyncio.to_thread(
             search.find_below, self._home.path, without=without, moved=self._step
         )
-        strings = sorted({one.decode() for of_file in found.values() for one in of_file})
-        elsewhere = {row[0].encode() for row in await connection.fetch(_KEPT_STRINGS, strings)}
+        strings = sorted(
+            {one.decode() for of_file in found.values() for one in of_file - elsewhere}
+        )
+        elsewhere |= {row[0].encode() for row in await connection.fetch(_KEPT_STRINGS, strings)}
         left = {path: ours for path, of_file in found.items() if (ours := of_file - elsewhere)}
         return Expunged(
             done=not left,
@@ -226,6 +242,11 @@ class _Run:
         self._done += 1
         if self._progress is not None:
             self._progress(self._done, self._total)
+
+
+def _settings_files(home: Home) -> list[Path]:
+    """Return the files of settings that the server was started with; none is written while it runs."""
+    return [*home.data.glob("*.conf"), home.data / "postmaster.opts"]
 
 
 async def _rewrite(connection: Connection, statement: str) -> None:

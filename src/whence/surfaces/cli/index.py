@@ -20,6 +20,7 @@ from whence.surfaces.cli.output import (
     plain_table,
     print_json,
     progress_bars,
+    reasons_text,
     size,
 )
 from whence.surfaces.cli.session import as_json, run_operation
@@ -93,14 +94,15 @@ def _print_counts(report: IndexReport) -> None:
         time += f", {rate:,.{1 if rate < 10 else 0}f} documents a second"
     facts = {
         "read": counts_text(report.kinds),
-        "skipped": counts_text(report.skipped),
+        "skipped": reasons_text(report.skipped),
         "chunks": f"{report.chunks:,} written, {report.embedded:,} embedded" if read else "",
         "time": time,
     }
     out.print(facts_table(facts))
     if report.read_again:
         note(
-            f"read again: {counted(report.read_again, 'document')} that another version stored, or other settings"
+            f"read again: {counted(report.read_again, 'document')} whose bytes are stored: they have another place,"
+            " tags or settings, or another version stored them"
         )
     if report.encoder:
         note(f"the vectors are those of {report.encoder}: {report.encoder_reason}")

@@ -62,6 +62,9 @@ app.callback(invoke_without_command=True)(with_common_options(_root))
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    # Python has no stream for a descriptor that its caller closed.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     # Objects of the start stay alive; collecting during it took a tenth of a short command.
     gc.set_threshold(_GC_THRESHOLD)
     if _SERVERS.isdisjoint(sys.argv):
@@ -110,7 +113,7 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except SystemExit as stop:
-        # The library of the command line ends so when a write fails before the last one.
+        # Click and Rich end with 1 at a closed pipe.
         if isinstance(stop.__context__, BrokenPipeError):
             raise stop.__context__ from None
         raise

@@ -147,6 +147,16 @@ def counts_text(counts: Mapping[str, int]) -> str:
     return "; ".join(f"{count:,} {name}" for name, count in ordered if count)
 
 
+def reasons_text(counts: Mapping[str, int]) -> str:
+    """Return reasons with the number of files that have each, the most frequent first.
+
+    >>> reasons_text({"an archive, unpack it first": 1, "not text": 2})
+    'not text: 2; an archive, unpack it first: 1'
+    """
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return "; ".join(f"{reason}: {count:,}" for reason, count in ordered)
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, e.g. `1 document`, `1,186 documents`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -83,7 +83,8 @@ def decode_json(raw: bytes) -> Any:
     except RecursionError as error:
         raise _too_deep() from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(f"not JSON: {error}") from error
+        hint = "send a JSON object as the body, encoded as UTF-8"
+        raise BadInput(f"the request is not JSON: {error}", hint=hint) from error
     level = [document]
     for _ in range(_MAX_DEPTH):
         level = [inner for each in level for inner in _inside(each)]

@@ -68,7 +68,8 @@ function conflictsOf(answer) {
 
 /** Return the reason in the page's language; what only the server's sentence holds, such as a word, follows in English. */
 function reasonOf({ code, reason, best, floor }) {
-  const [key, scores] = [`refusal.${code}`, `refusal.${code}_scores`];
+  const key = `refusal.${code}`;
+  const scores = `${key}_scores`;
   if (best && floor != null && has(scores)) return [t(key), " ", t(scores, { score: decimal(best.score), floor: decimal(floor) })];
   return [has(key) ? `${t(key)} ` : "", make("span", { textContent: reason, lang: "en" })];
 }

@@ -57,6 +57,8 @@ async function choose(name) {
 async function fillCollections() {
   const found = await overview().catch(() => null);
   if (!found) return;
+  // Only a language model can ask for further searches.
+  $("deep-label").hidden = found.models.writer === "extractive";
   const names = found.collections.map((one) => one.name);
   const chosen = $("collection").value;
   const first = chosen.includes(",") ? null : [chosen, found.default, names[0]].find((one) => names.includes(one));
@@ -135,11 +137,11 @@ function turn(question) {
 }
 
 function askNext(question, { isWhole = false } = {}) {
-  return ask(question, { history: isWhole ? [] : thread.map((one) => one.question_used).slice(-8) });
+  return ask(question, { follow: isWhole ? "" : thread.at(-1)?.answer_id ?? "" });
 }
 
 /** Ask a question, and show the answer while it is written. */
-async function ask(question, { history: earlier = [] } = {}) {
+async function ask(question, { follow = "" } = {}) {
   running?.abort();
   const mine = running = new AbortController();
   const shown = turn(question);
@@ -148,7 +150,7 @@ async function ask(question, { history: earlier = [] } = {}) {
   const collection = collectionOf();
   checkReader();
   try {
-    const body = { question, mode: $("mode").value, history: earlier, ...(collection ? { collection } : {}) };
+    const body = { question, mode: $("mode").value, follow, deep: $("deep").checked, ...(collection ? { collection } : {}) };
     const response = await call("v1/ask", { body, accept: "text/event-stream", signal: mine.signal });
     for await (const { name, data } of events(response)) {
       if (name === "stage") shown.stage(data.stage);
