@@ -49,6 +49,8 @@ class QuestionTerms(NamedTuple):
     kind: AskedKind | None
     words: Words
     """Reads the terms."""
+    news: bool = False
+    """Whether it asks what is new, whose words an answer has not."""
 
 
 class Features(NamedTuple):
@@ -159,7 +161,7 @@ def _topical(
 ) -> list[tuple[AskedWord, frozenset[str]]]:
     """Return the content words of a question without its numbers, which are compared by themselves."""
     found = []
-    for one in read:
+    for one in () if question.news else read:
         terms = frozenset(question.words.of_question(one.text))
         if terms and terms <= question.terms and not _DIGITS.search(one.text):
             found.append((one, terms))

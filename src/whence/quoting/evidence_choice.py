@@ -241,6 +241,7 @@ async def examine(
             default=question.default,
             kind=asked_kind(part, words.asked),
             words=words,
+            news=question.asked.news,
         )
         asked.append((question, terms))
     if reader is not None and serving is None:
