@@ -21,12 +21,17 @@ REPLY = stream(
 
 
 def test_status_adds_up_what_models_cost(cli: Any, tmp_path: Path) -> None:
-    """Tokens by the server's count, cost by the price list; answers asked with more rights do not count."""
+    """Tokens by the server's count, cost by the price list; answers asked with more rights do not count.
+
+    An answer over two collections counts once.
+    """
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "ferry.md").write_text(FERRY)
     (tmp_path / "prices.toml").write_text(PRICES)
-    assert cli("index", docs, "--collection", COLLECTION).code == 0
+    two = f"{COLLECTION},{COLLECTION}-2"
+    for name in two.split(","):
+        assert cli("index", docs, "--collection", name).code == 0
 
     def used(*options: str) -> dict[str, Any]:
         found: dict[str, Any] = cli("status", *options, "--json").json["language_models"]
@@ -38,7 +43,7 @@ def test_status_adds_up_what_models_cost(cli: Any, tmp_path: Path) -> None:
         env["WHENCE_PRICES"] = str(tmp_path / "prices.toml")
         words = ("ask", QUESTION, "--collection", COLLECTION, "--json")
         answer = cli(*words, env=env).json
-        assert cli(*words, "--acl", "staff", env=env).code == 0
+        assert cli("ask", QUESTION, "--collection", two, "--acl", "staff", env=env).code == 0
     after, all_after = used(), used("--acl", "staff")
 
     assert (answer["in_token"], answer["out_token"], answer["currency"]) == (700, 20, "EUR")

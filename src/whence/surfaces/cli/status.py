@@ -121,7 +121,7 @@ async def _fleet(settings: Settings, flow: str) -> FlowStatus:
         await transport.aclose()
 
 
-class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
+class LanguageModelUse(msgspec.Struct, frozen=True, kw_only=True):
     """What language models did in the last 24 hours, for answers that the reader may see."""
 
     answers: int
@@ -136,7 +136,7 @@ class _Stored(NamedTuple):
     collections: list[CollectionInfo]
     calibrations: dict[str, Calibration]
     """By collection, as far as the reader sees it."""
-    use: ModelUse
+    use: LanguageModelUse
 
 
 async def _store(settings: Settings, access: Access) -> _Stored:
@@ -150,21 +150,24 @@ async def _store(settings: Settings, access: Access) -> _Stored:
             for one in await store.visible_collections(access)
         }
         since = datetime.now(UTC) - timedelta(days=1)
-        answers = [
-            one for name in calibrations for one in await store.answer_sources(name, access, since)
-        ]
-        use = _use(answers)
+        # An answer over several collections is one of each.
+        answers = {
+            one.answer_id: one
+            for name in calibrations
+            for one in await store.answer_sources(name, access, since)
+        }
+        use = _use(answers.values())
         return _Stored(await store.overview(), await store.collections(), calibrations, use)
 
 
-def _use(answers: Iterable[AnswerSources]) -> ModelUse:
+def _use(answers: Iterable[AnswerSources]) -> LanguageModelUse:
     """Return what language models did for answers; one without a price adds no cost."""
     written = [one for one in answers if one.in_token is not None or one.out_token is not None]
     costs: dict[str, float] = {}
     for one in written:
         if one.cost is not None:
             costs[one.currency] = costs.get(one.currency, 0.0) + one.cost
-    return ModelUse(
+    return LanguageModelUse(
         answers=len(written),
         in_token=sum(one.in_token or 0 for one in written),
         out_token=sum(one.out_token or 0 for one in written),
@@ -176,7 +179,7 @@ def _print_store(
     overview: StoreOverview,
     collections: list[CollectionInfo],
     calibrations: dict[str, Calibration],
-    use: ModelUse,
+    use: LanguageModelUse,
 ) -> None:
     pgvector = f", pgvector {overview.pgvector}" if overview.pgvector else ""
     parts = sorted(overview.parts.items(), key=lambda part: -part[1])
@@ -202,7 +205,7 @@ def _print_store(
         note("nothing is indexed yet: run whence index PATH")
 
 
-def _use_text(use: ModelUse) -> str:
+def _use_text(use: LanguageModelUse) -> str:
     """Return tokens and cost of the last day on one line; empty without any."""
     if not use.answers:
         return ""
