@@ -21,11 +21,11 @@ from msgspec.structs import replace
 from whence.answering.prompting import read_templates
 from whence.answering.requests import recorded
 from whence.flow.settings import SETTINGS
-from whence.operations.many_collections import collection_names
 from whence.operations.trace_access import find_trace
 from whence.schema.codec import to_builtins
 from whence.schema.errors import NotFound
 from whence.schema.version import VERSION
+from whence.store.chunk_ids import split_collections
 
 if TYPE_CHECKING:
     from whence.operations.ask import ChunkCallback, DocumentRagRequest, ExplainCallback
@@ -101,7 +101,7 @@ async def _key(session: Session, request: DocumentRagRequest) -> str:
     # The versions that the store has, not the last ones that a search of this process saw.
     versions = [
         await store.version_at(name, now + timedelta(days=1))
-        for name in collection_names(request.collection)
+        for name in split_collections(request.collection)
     ]
     parts = {
         "operation": recorded(request),

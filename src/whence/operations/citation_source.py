@@ -20,7 +20,7 @@ from whence.operations.trace_access import ReadableTrace, load_trace
 from whence.provenance.erasing import ERASED
 from whence.schema.access import Access
 from whence.schema.errors import NotFound
-from whence.store.chunk_ids import by_collection
+from whence.store.chunk_ids import collection_of
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -232,8 +232,8 @@ async def find_citation(
 
 def _collection(loaded: ReadableTrace, citation: Citation) -> str:
     """Return the collection of a citation, also where several were asked."""
-    found = by_collection(loaded.record.collection, [citation.chunk_id])
-    return next((name for name, ids in found.items() if ids), loaded.record.collection)
+    collection = loaded.record.collection
+    return collection_of(collection, citation.chunk_id) or collection
 
 
 async def _file_path(

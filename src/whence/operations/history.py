@@ -17,7 +17,7 @@ from whence.provenance.erasing import ERASED
 from whence.retrieval.pipeline import check_text
 from whence.schema.access import Access
 from whence.schema.errors import BadInput, NotFound
-from whence.store.chunk_ids import by_collection, split_collections
+from whence.store.chunk_ids import collection_of, split_collections
 from whence.store.reader_records import Feedback, Verdict
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class ListCitingAnswers(Operation[list[CitingAnswer]], frozen=True):
             cites = any(
                 one.document_id == found
                 for one in answer.citations
-                if by_collection(stored.record.collection, [one.chunk_id]).get(self.collection)
+                if collection_of(stored.record.collection, one.chunk_id) == self.collection
             )
             if cites and await _is_visible(session, answer_id, self.access):
                 asked_at = stored.record.asked_at or stored.recorded_at

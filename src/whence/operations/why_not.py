@@ -41,6 +41,7 @@ from whence.schema.filters import (
 from whence.store.chunk_ids import (
     by_collection,
     chunk_key,
+    collection_of,
     parse_chunk_key,
     split_collections,
 )
@@ -317,21 +318,20 @@ class _Lookup:
 
     async def _missing_words(self, outcome: WhyNot) -> tuple[str, ...]:
         """Return the words of the question that the index does not have for a chunk."""
-        if outcome.code in ("cited", "unknown"):
+        name = collection_of(self.collection, outcome.chunk_id)
+        if outcome.code in ("cited", "unknown") or name is None:
             return ()
         text = self.trace.question_used or self.trace.question
         tokens = dict.fromkeys(one.text for one in query_tokens(text))
         words = [one for one in tokens if one.lower() not in FUNCTION_WORDS][:_MOST_WORDS]
         found = await asyncio.gather(
             *(
-                self.store.lexical_scores(name, word, ids, self.access)
+                self.store.lexical_scores(name, word, [outcome.chunk_id], self.access)
                 for word in words
-                for name, ids in by_collection(self.collection, [outcome.chunk_id]).items()
-                if ids
             )
         )
         return tuple(
-            word for word, scores in zip(words, found, strict=False) if 0.0 in scores.values()
+            word for word, scores in zip(words, found, strict=True) if 0.0 in scores.values()
         )
 
 

@@ -74,6 +74,15 @@ def split_collections(names: str) -> list[str]:
     return names.split(",")
 
 
+def collection_of(collection: str, chunk_id: str) -> str | None:
+    """Return the collection of a chunk among those that a record names; None when it is of another one.
+
+    >>> collection_of("handbook,minutes", "urn:chunk:minutes:june.md:0")
+    'minutes'
+    """
+    return next((name for name, ids in by_collection(collection, [chunk_id]).items() if ids), None)
+
+
 def by_collection(collection: str, chunk_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return chunk ids by the collection of each, among those that a record names.
 
