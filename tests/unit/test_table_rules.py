@@ -6,7 +6,7 @@ import pytest
 
 from whence.models.protocols import WriteRequest
 from whence.quoting.evidence_spans import all_spans
-from whence.quoting.table_rules import rules_out
+from whence.quoting.table_rules import RowRules
 from whence.text.overlap import words_of
 
 YEARS = "| kt | 2031 | 2030 |\n|---|---|---|\n| Ore shipped | 4,120 | 3,870 |\n| Ore sold | 2,400 | 2,310 |"
@@ -44,4 +44,5 @@ def test_rows_of_other_periods_and_kinds(table: str, question: str, is_ruled_out
     words = words_of(question, [table])
     rows = [one for one in all_spans(request, words) if one.unit.kind == "row"]
     assert rows
-    assert {rules_out(question, words, one) for one in rows} == {is_ruled_out}
+    rules = RowRules(question, words)
+    assert {rules.rule_out(one) for one in rows} == {is_ruled_out}

@@ -17,7 +17,7 @@ import regex
 from whence.text.normalization import clean, fold
 from whence.text.quantities import CURRENCIES, TIMES, Quantity, names_time, quantities
 from whence.text.question_words import AskedKind
-from whence.text.values import find_values
+from whence.text.values import find_values, month_number, without_values
 
 _YEAR: Final = regex.compile(r"(?<![\p{N}.,])[12]\p{N}{3}(?![\p{N}])")
 _CLOCK: Final = regex.compile(r"(?<!\p{N})[012]?\p{N}[:.h][0-5]\p{N}(?!\p{N})")
@@ -90,10 +90,8 @@ def _has_number(kind: AskedKind, text: str, question: str, language: str) -> boo
 
 def _counted(text: str, language: str) -> list[Quantity]:
     """Return the numbers of a text that belong to no date; a single one in words may be an article."""
-    for one in find_values(text, (language,)):
-        if one.kind != "number":
-            text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
-    text = _MONTH_OR_DAY.sub(" ", text)
+    dated = [one for one in find_values(text, (language,)) if one.kind != "number"]
+    text = _MONTH_OR_DAY.sub(" ", without_values(text, dated))
     return [
         one
         for one in quantities(text, (language,))
@@ -119,8 +117,6 @@ def _dates_of(text: str, language: str) -> set[str]:
 
 
 def _month(word: str, language: str) -> int | None:
-    from whence.text.values import month_number
-
     # A month without a year; `may` and `march` are verbs as well.
     return month_number(word, (language,)) if word[:1].isupper() and len(word) > 3 else None
 

@@ -26,7 +26,7 @@ from whence.quoting.identifiers import in_range, ranges_of, without_zeros
 from whence.text.normalization import clean
 from whence.text.overlap import Words, overlap
 from whence.text.question_words import AskedKind
-from whence.text.values import find_values
+from whence.text.values import find_values, without_values
 
 Basis = Literal["reader", "foreign", "multilingual", "embedder", "words"]
 
@@ -102,11 +102,10 @@ FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
 
 def asked_values(question: str, language: str) -> frozenset[str]:
     """Return the numbers of a question; dates, periods and long numbers in their one form."""
-    forms: list[str] = []
-    for one in find_values(question, (language,)):
-        forms += one.forms[:1]
-        question = question[: one.start] + " " * (one.end - one.start) + question[one.end :]
-    return frozenset((*forms, *map(without_zeros, _DIGITS.findall(clean(question)))))
+    values = find_values(question, (language,))
+    forms = [form for one in values for form in one.forms[:1]]
+    digits = _DIGITS.findall(clean(without_values(question, values)))
+    return frozenset((*forms, *map(without_zeros, digits)))
 
 
 def values_of(text: str, language: str) -> frozenset[str]:

@@ -38,7 +38,7 @@ from whence.quoting.identifiers import (
     neighbours_in_path,
 )
 from whence.quoting.span_picking import Picked, contradicting_spans, pick_spans, quoted_spans
-from whence.quoting.table_rules import rules_out
+from whence.quoting.table_rules import RowRules
 from whence.quoting.tables import AskedCells, row_in_words
 from whence.quoting.units import UnitKind
 from whence.schema.errors import ModelMissing, Unavailable
@@ -387,8 +387,8 @@ def _names_what_is_asked(asked: Asked, span: Span, request: WriteRequest) -> boo
 
 def _possible(query: str, words: Words, spans: Sequence[Span]) -> list[Span]:
     """Return the spans that can answer one of the questions in a query."""
-    parts = split_questions(query)
-    return [one for one in spans if not all(rules_out(part, words, one) for part in parts)]
+    rules = [RowRules(part, words) for part in split_questions(query)]
+    return [one for one in spans if not all(each.rule_out(one) for each in rules)]
 
 
 def _considered(query: str, spans: list[Span], words: Words) -> list[Span]:

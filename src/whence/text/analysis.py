@@ -32,7 +32,7 @@ from whence.text.normalization import (
 )
 from whence.text.question_words import language_of_question, question_words
 from whence.text.scripts import UNSPACED, UNSPACED_CLASS, UNSPACED_RUN, clusters, language_of_run
-from whence.text.values import find_values, value_terms
+from whence.text.values import find_values, value_terms, without_values
 
 #: Recorded with each collection: terms of another version cannot be matched.
 ANALYZER_VERSION = "5"
@@ -220,12 +220,12 @@ def parse_query(text: str, languages: Sequence[str] = ("english",)) -> tuple[lis
 def _values(text: str, languages: Sequence[str]) -> tuple[list[QueryWord], str]:
     """Return the words of the values of a query, and the query without these."""
     words: list[QueryWord] = []
-    for one in find_values(text, languages):
+    values = find_values(text, languages)
+    for one in values:
         terms = [(form, len(one.forms) == 1) for form in one.forms]
         terms += [(around, around.isdecimal()) for around in one.around]
         words += [QueryWord((term,) * len(languages), required=needed) for term, needed in terms]
-        text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
-    return words, text
+    return words, without_values(text, values)
 
 
 def _asking_words(text: str, languages: Sequence[str]) -> frozenset[str]:

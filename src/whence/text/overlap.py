@@ -28,7 +28,7 @@ from whence.text.normalization import (
 )
 from whence.text.question_words import language_of_question, without_asking
 from whence.text.scripts import UNSPACED_RUN
-from whence.text.values import find_values, value_terms
+from whence.text.values import find_values, value_terms, without_values
 
 _WORD = re.compile(r"\w+(?:['\u2019.-]\w+)*")
 #: A word in any script with spaces.
@@ -73,12 +73,11 @@ class Words(NamedTuple):
         ['probezeit', '2026-05-03', '2026']
         """
         question = without_asking(question, self.asked)
-        values: list[str] = []
-        for one in find_values(question, (self.asked, self.language)):
-            values += [*one.forms, *filter(str.isdecimal, one.around)]
-            blank = " " * (one.end - one.start)
-            question = question[: one.start] + blank + question[one.end :]
-        return _terms(question, self.language, self.asked) + values
+        values = find_values(question, (self.asked, self.language))
+        forms = [
+            form for one in values for form in (*one.forms, *filter(str.isdecimal, one.around))
+        ]
+        return _terms(without_values(question, values), self.language, self.asked) + forms
 
 
 def words_of(question: str, documents: Iterable[str]) -> Words:

@@ -120,6 +120,17 @@ def find_values(text: str, languages: Iterable[str] = ("english",)) -> list[Valu
     return sorted(found, key=lambda one: one.start)
 
 
+def without_values(text: str, values: Iterable[Value]) -> str:
+    """Return a text with spaces in place of some of its values; all other offsets stay.
+
+    >>> without_values("by 3 May 2026", find_values("by 3 May 2026"))
+    'by           '
+    """
+    for one in values:
+        text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
+    return text
+
+
 def _plain_digits(text: str) -> str:
     """Return a text with ASCII digits, of the same length."""
     if text.isascii():
