@@ -41,7 +41,10 @@ def environment(server: Server, **more: str) -> dict[str, str]:
 
 
 def test_an_equal_question_is_answered_once(cli: Any, folder: Path, tmp_path: Path) -> None:
-    """Off by default; another option, reader, model, prompt or state of the documents asks anew."""
+    """An answer is given again only to an equal question of an equal reader; it is off by default.
+
+    Another option, reader, model, prompt or state of the documents asks the model again.
+    """
     model = Model()
     prompts = tmp_path / "prompts"
     prompts.mkdir()

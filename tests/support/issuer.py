@@ -105,7 +105,7 @@ def running_issuer() -> Iterator[Issuer]:
             self.wfile.write(data)
 
         def _send_back(self) -> None:
-            """Let whoever asks in, at once."""
+            """Redirect back with a code, without a question."""
             asked = {
                 name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()
             }

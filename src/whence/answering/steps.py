@@ -178,7 +178,7 @@ async def _search(
     for degradation in found.degraded:
         question.trace.note(degradation)
     known = {one.chunk_id: one for one in passages}
-    # One that was dropped before is found anew, with a rank of its own.
+    # A candidate that was dropped before may be found again: it gets a new rank.
     first = max((one.rank for one in question.candidates.values()), default=0) + 1
     fresh = [one for one in found.candidates if one.chunk_id not in known]
     records = {one.chunk_id: replace(one, rank=rank) for rank, one in enumerate(fresh, first)}
