@@ -263,3 +263,37 @@ async def test_what_was_not_read_may_answer_too() -> None:
     alone = pick_spans(found.spans, order, None)
     among = pick_spans(found.spans, order, None, [0.8] * 3)
     assert 0 < among[1].sure < alone[1].sure
+
+
+TOWN = """# Town
+
+The lighthouse was built in 1872.
+
+The hall was built in 1905.
+
+The mill burnt down in 1964.
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "quoted"),
+    [
+        ("When was the lighthouse built?", "The lighthouse was built in 1872."),
+        ("In which year was the mill burnt down?", "The mill burnt down in 1964."),
+        ("When was it built?", "# Town"),
+        ("How was the lighthouse built?", "# Town"),
+    ],
+)
+async def test_one_paragraph_of_a_short_section_answers_alone(question: str, quoted: str) -> None:
+    """A paragraph is quoted without its neighbours if it alone has all that the question names, and its kind.
+
+    Where two paragraphs have the words asked for, or a way is asked for, the short section is quoted whole.
+    """
+    choice = await choose(question, TOWN)
+    whole = TOWN.partition("\n\n")[2].strip()
+
+    if quoted == "# Town":
+        assert [one.text for one in choice.spans] == [whole]
+    else:
+        assert quoted in choice.spans[0].text
+        assert "\n" not in choice.spans[0].text

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.models.token_codes import cosines
+from whence.quoting.answer_kinds import holds_kind
 from whence.quoting.answerability import (
     FLOOR,
     Basis,
@@ -30,7 +31,7 @@ from whence.quoting.answerability import (
     values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question
-from whence.quoting.evidence_spans import Span, all_spans, asked_rows, sentences_of
+from whence.quoting.evidence_spans import Key, Span, all_spans, asked_rows, sentences_of
 from whence.quoting.identifiers import (
     defines_key,
     names_other_identifier,
@@ -161,7 +162,7 @@ async def choose_evidence(
     vectors = examined.reading.vectors if examined.reading else None
     best: list[tuple[float, int]] = []
     picked: list[list[Picked]] = []
-    strength: defaultdict[tuple[int, int, int], float] = defaultdict(float)
+    strength: defaultdict[Key, float] = defaultdict(float)
     for row, (scores, order) in enumerate(_weigh(examined, request, rows)):
         for span, value in zip(examined.spans, order, strict=True):
             strength[span.key] = max(value, strength[span.key])
@@ -173,14 +174,25 @@ async def choose_evidence(
     score, document = max(best, key=lambda pair: pair[0])
     reason = f"The best passage scores {score:.2f}; an answer needs {FLOOR:.2f}."
     table_rows = [one for one in spans if one.key in rows]
-    chosen_spans = quoted_spans(picked, examined.spans, spans, table_rows, strength)
+    asked_of = _asked_of(examined)
+    chosen_spans = quoted_spans(picked, examined.spans, spans, table_rows, strength, asked_of)
     outdated = {marker - 1 for marker in request.outdated}
     other_values = contradicting_spans(chosen_spans, spans, words.language, outdated)
     return Choice((*chosen_spans, *other_values), document, score, FLOOR, reason)
 
 
+def _asked_of(examined: Examined) -> dict[Key, frozenset[str]]:
+    """Return the terms of the question whose kind of thing a span has, such as a date, for each such span."""
+    return {
+        span.key: terms.terms
+        for _, terms in examined.parts
+        for span in examined.spans
+        if holds_kind(terms.kind, span.text, terms.text, terms.words.language)
+    }
+
+
 #: Rows of tables that a question asks for, by passage, start and end.
-Rows = Mapping[tuple[int, int, int], AskedCells]
+Rows = Mapping[Key, AskedCells]
 
 
 class Examined(NamedTuple):

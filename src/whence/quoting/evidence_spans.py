@@ -28,6 +28,10 @@ _WINDOW = 60
 _WHOLE = 60
 
 
+#: Passage, start and end of a span.
+Key = tuple[int, int, int]
+
+
 class Span(NamedTuple):
     """One unit of a passage that may answer."""
 
@@ -45,7 +49,7 @@ class Span(NamedTuple):
     """What is known of its document beside the text: its id, version and date."""
 
     @property
-    def key(self) -> tuple[int, int, int]:
+    def key(self) -> Key:
         """Passage, start and end."""
         return self.document, self.unit.start, self.unit.end
 
@@ -106,7 +110,7 @@ def _units_below(lead: str, text: str, headings: Sequence[str]) -> list[Unit]:
 
 def asked_rows(
     questions: Sequence[str], spans: Sequence[Span], words: Words
-) -> Mapping[tuple[int, int, int], AskedCells]:
+) -> Mapping[Key, AskedCells]:
     """Return the rows of tables that a question asks for, by passage, start and end."""
     tables: defaultdict[tuple[int, tuple[str, ...]], list[Span]] = defaultdict(list)
     for span in spans:
@@ -162,7 +166,7 @@ def sentences_of(spans: Sequence[Span], words: Words) -> list[Span]:
 
     A model that tells sentences from one another tells an answer from its neighbours, which a paragraph hides.
     """
-    found: dict[tuple[int, int, int], Span] = {}
+    found: dict[Key, Span] = {}
     for span in spans:
         sentences = split_sentences(span.text) if span.unit.kind in _OF_SENTENCES else []
         inside = [one for one in sentences if one.kind in ("prose", "item")]

@@ -12,7 +12,7 @@ from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.models.token_codes import cosines
-from whence.quoting.evidence_spans import Span, overlaps, whole_around
+from whence.quoting.evidence_spans import Key, Span, overlaps, whole_around
 from whence.text.contradictions import Statement, contradiction, read_statements
 from whence.text.scripts import count_words
 
@@ -94,7 +94,8 @@ def quoted_spans(
     spans: Sequence[Span],
     everything: Sequence[Span],
     rows: Sequence[Span],
-    strength: Mapping[tuple[int, int, int], float],
+    strength: Mapping[Key, float],
+    asked_terms: Mapping[Key, frozenset[str]],
 ) -> tuple[Span, ...]:
     """Return the best span of each part of the question, then others while a reader wants to read them.
 
@@ -105,7 +106,7 @@ def quoted_spans(
     for rank, found in enumerate(zip_longest(*parts)):
         for one in filter(None, found):
             allowed = _LONG if one.sure < _LIKELY else _SHORT
-            for quoted in _quotable(spans[one.place], everything, rows, strength):
+            for quoted in _quotable(spans[one.place], everything, rows, strength, asked_terms):
                 count = sum(_words_shown(span, kept) for span in quoted)
                 fits = rank == 0 or words + count <= allowed
                 if fits and not any(overlaps(span, other) for span in quoted for other in kept):
@@ -156,7 +157,8 @@ def _quotable(
     one: Span,
     everything: Sequence[Span],
     rows: Sequence[Span],
-    strength: Mapping[tuple[int, int, int], float],
+    strength: Mapping[Key, float],
+    asked_terms: Mapping[Key, frozenset[str]],
 ) -> Sequence[tuple[Span, ...]]:
     """Return what may be quoted for a span, the best first.
 
@@ -178,7 +180,27 @@ def _quotable(
             return (asked,)
     if asked and one.unit.kind in ("row", "table"):
         return (asked,)
-    return (whole_around(everything, one),), (one,)
+    whole = whole_around(everything, one)
+    if whole.unit.kind == "section" and (part := _answering_part(whole, everything, asked_terms)):
+        whole = whole_around([each for each in everything if each.unit.kind != "section"], part)
+    return (whole,), (one,)
+
+
+def _answering_part(
+    section: Span, everything: Sequence[Span], asked_terms: Mapping[Key, frozenset[str]]
+) -> Span | None:
+    """Return the part of a section that alone says all that the section says about a question, if there is one.
+
+    It has the kind of thing that is asked for, and each word of the question that the section has below its
+    headings. What explains a way or a reason often stands beside the paragraph that is nearest to the question.
+    """
+    parts = [one for one in everything if one.unit.kind != "section" and overlaps(one, section)]
+    for one in parts:
+        said = (asked_terms.get(one.key, frozenset()) - section.above) & section.terms
+        others = (other.terms for other in parts if not overlaps(other, one))
+        if said and said <= one.terms and not any(said <= terms for terms in others):
+            return one
+    return None
 
 
 def _words_shown(span: Span, before: Sequence[Span]) -> int:
