@@ -33,6 +33,8 @@ Basis = Literal["reader", "foreign", "multilingual", "embedder", "words"]
 _DIGITS: Final = regex.compile(r"\p{N}+")
 #: What the absence or presence of the kind of thing that is asked for counts.
 _KIND: Final[Mapping[bool | None, float]] = {True: 1.0, None: 0.0, False: -1.0}
+#: Kinds that are told in other words than the question's.
+_TOLD: Final = frozenset(("way", "reason"))
 #: Least probability of an answer. A wrong answer counts as much as a needless refusal.
 FLOOR: Final = 0.5
 
@@ -158,9 +160,13 @@ def features(
 def _topical(
     question: QuestionTerms, read: Sequence[AskedWord]
 ) -> list[tuple[AskedWord, frozenset[str]]]:
-    """Return the content words of a question without its numbers, which are compared by themselves."""
+    """Return the content words of a question without its numbers, which are compared by themselves.
+
+    There are none where a way, a reason or news is asked for: a text tells these in words of its own.
+    """
     found = []
-    for one in () if question.news else read:
+    tells = question.news or question.kind in _TOLD
+    for one in () if tells else read:
         terms = frozenset(question.words.of_question(one.text))
         if terms and terms <= question.terms and not _DIGITS.search(one.text):
             found.append((one, terms))
