@@ -179,9 +179,11 @@ async function showWhy(one, into) {
     const reason = await json(`${answerPath(view.trace.answer_id)}/why-not?item=${encodeURIComponent(one.chunk_id)}`);
     const { best_sentence: sentence, ...numbers } = reason.numbers;
     const known = Object.entries(numbers).filter(([, value]) => value != null);
-    into.replaceChildren(make("p", { lang: "en", textContent: reason.reason }), sentence ? words("blockquote", sentence) : "",
-      make("dl", { className: "facts small" }, ...known.map(([name, value]) => make("div", {}, make("dt", { textContent: name.replaceAll("_", " ") }),
-        make("dd", { textContent: typeof value !== "number" ? value : Number.isInteger(value) ? number(value) : decimal(value, 3) })))));
+    const told = rendered(reason.reason, { isMarkup: true });
+    for (const one of told) one.lang = "en";
+    into.replaceChildren(...told, sentence ? words("blockquote", sentence) : "",
+      make("details", {}, make("summary", { textContent: t("inspect.numbers") }), make("dl", { className: "facts small" }, ...known.map(([name, value]) => make("div", {}, make("dt", { textContent: name.replaceAll("_", " ") }),
+        make("dd", { textContent: typeof value !== "number" ? value : Number.isInteger(value) ? number(value) : decimal(value, 3) }))))));
   } catch (error) {
     into.replaceChildren(make("p", { className: "soft", textContent: error.message }));
   }
@@ -266,7 +268,7 @@ async function showDifference(other, into) {
     const ids = [first, other];
     const [difference, ...both] = await Promise.all([json(`${answerPath(first)}/diff/${encodeURIComponent(other)}`), ...ids.map((id) => json(`${answerPath(id)}/answer`))]);
     const rows = difference.differs.map((one) => make("li", {}, make("b", { textContent: t(`stage.${one.stage}`) }), `: ${has(`compare.${one.what}`) ? t(`compare.${one.what}`) : one.what}. `,
-      make("span", { className: "soft", textContent: has(`cause.${one.cause.kind}`) ? t(`cause.${one.cause.kind}`) : one.cause.kind })));
+      make("span", { className: "soft", textContent: one.what === "question" ? "" : has(`cause.${one.cause.kind}`) ? t(`cause.${one.cause.kind}`) : one.cause.kind })));
     into.replaceChildren(make("p", { textContent: t(difference.identical ? "compare.identical" : difference.answer_changed ? "compare.changed" : "compare.same_answer") }),
       make("ul", {}, ...rows), make("div", { className: "pair" }, ...both.map((one) => make("article", {}, words("h3", one.question), make("div", { className: "answer" }, ...rendered(one.answer))))));
   } catch (error) {
