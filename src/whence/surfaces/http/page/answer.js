@@ -139,8 +139,9 @@ function qualityOf(answer) {
     const n = answer.unsupported.length;
     lines.push([n ? "weak" : "fair", t(n ? "confidence.written_unsupported" : "confidence.written", { model: answer.model, n, sentences: n })]);
   }
-  // A refusal is no quote, whichever model runs.
-  for (const one of answer.degraded.filter(({ code }) => answer.found || code !== "no_language_model")) {
+  // Sentences without support are counted above and marked; a refusal has no quotes.
+  const isSaid = ({ code }) => code.startsWith("sentence_") || (!answer.found && code === "no_language_model");
+  for (const one of answer.degraded.filter((each) => !isSaid(each))) {
     const key = `degraded.${one.code}`;
     const share = one.share == null ? "" : percent(one.share);
     lines.push(["note", has(key) ? t(key, { share }) : `${one.label}: ${one.reason}`]);

@@ -47,6 +47,11 @@ export async function call(path, { method, body, accept, signal } = {}) {
 
 export const json = async (path, options) => (await call(path, options)).json();
 
+/** Read a recorded answer, or its trace; one that this reader does not have is an error in the page's words. */
+export const recorded = (id, part = "") => json(`${answerPath(id)}${part}`).catch((error) => {
+  throw error.status === 404 ? new RequestError(t("answer.gone"), 404) : error;
+});
+
 async function failureOf(response) {
   const document = await response.json().catch(() => ({}));
   if (isForWantOfRights(response.status)) onRefusal();

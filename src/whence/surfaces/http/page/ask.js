@@ -1,6 +1,6 @@
 // Questions in a thread, each with its answer; and searches.
 
-import { answerPath, call, events, json, refusal, url } from "./api.js";
+import { call, events, json, recorded, refusal, url } from "./api.js";
 import { answerNodes, draftNodes, passageItem } from "./answer.js";
 import { $, bar, button, make, say, words } from "./dom.js";
 import { overview, showHome } from "./home.js";
@@ -51,6 +51,7 @@ function draw() {
 async function choose(name) {
   await fillCollections();
   $("collection").value = name;
+  if ($("collection").value !== name) throw new Error(t("ask.no_collection", { collection: name }));
 }
 
 /** Offer the collections when there are several. */
@@ -78,7 +79,7 @@ async function showThread(id) {
   const earlier = JSON.parse(sessionStorage.getItem(`thread:${id}`) ?? "[]");
   for (const one of [...earlier, id]) {
     const isLast = one === id;
-    const answer = await json(`${answerPath(one)}/answer`).catch((error) => {
+    const answer = await recorded(one, "/answer").catch((error) => {
       if (isLast) throw error;
       return null;
     });
@@ -159,10 +160,19 @@ async function ask(question, { follow = "" } = {}) {
       else if (name === "answer") finish(shown, data, collection);
     }
   } catch (error) {
-    shown.fail(error);
+    shown.fail(await inWords(error, collection));
   }
   if (mine === running) running = null;
   draw();
+}
+
+/** Return an error; that of a collection which the reader does not have says what can be done on this page. */
+async function inWords(error, collection) {
+  if (error.document?.error?.code !== "not_found") return error;
+  const found = await overview(true).catch(() => null);
+  const names = found?.collections.map((one) => one.name);
+  if (!found || (collection || found.default).split(",").every((one) => names.includes(one))) return error;
+  return new Error(t(names.length ? "ask.no_collection" : "ask.nothing_here", { collection }));
 }
 
 /** Show the whole answer; from now on the address is its own, so that a reload reads it and does not ask again. */
@@ -184,7 +194,8 @@ async function search(query) {
     const body = { query, top_k: 20, mode: $("mode").value, ...(collection ? { collection } : {}) };
     article.append(...resultsOf(await json("v1/search", { body, signal: mine.signal }), collection));
   } catch (error) {
-    if (error.name !== "AbortError") article.append(make("p", { role: "alert", className: "problem", textContent: error.message }));
+    const { name, message } = await inWords(error, collection);
+    if (name !== "AbortError") article.append(make("p", { role: "alert", className: "problem", textContent: message }));
   }
   article.setAttribute("aria-busy", "false");
 }

@@ -1,6 +1,6 @@
 // How an answer was found: its stages, every candidate with its scores, and the same retrieval with other settings.
 
-import { answerPath, call, documentPath, json, url } from "./api.js";
+import { answerPath, call, documentPath, json, recorded, url } from "./api.js";
 import { collectionOf, lastAnswer } from "./ask.js";
 import { $, bar, button, debounce, make, save, say, words } from "./dom.js";
 import { answers } from "./history.js";
@@ -15,7 +15,7 @@ let view = null; // what is shown: trace or null, collection, question, rows, fo
 /** Show the answer of the address, else the last one, else an empty retrieval test. */
 export async function show({ value }) {
   const id = value || lastAnswer()?.answer_id || (await answers("", 1).catch(() => ({ answers: [] }))).answers[0]?.answer_id;
-  const trace = id ? await json(answerPath(id)) : null;
+  const trace = id ? await recorded(id) : null;
   const settings = trace?.stages.find((one) => one.stage === "question")?.settings ?? {};
   view = { trace, collection: settings.collection || collectionOf() || "default", settings, stage: "focus", former: new Map() };
   view.rows = trace ? rowsOf(trace) : [];
