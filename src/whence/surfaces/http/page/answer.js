@@ -100,7 +100,7 @@ export function passageItem(one, collection, ...more) {
   const name = button("", () => openDocument(own, one.document_id, one.chunk_id), { className: "link name" });
   name.append(words("span", one.title || one.document_id));
   const text = one.lead ? `${one.lead}\n${one.text}` : one.text;
-  const heading = text.split("\n", 1)[0].trim() === one.heading ? "" : one.heading ?? "";
+  const heading = [text.split("\n", 1)[0].trim(), one.title].includes(one.heading) ? "" : one.heading ?? "";
   return make("li", {}, make("div", { className: "head" }, name, words("span", heading, "soft"), ...more),
     make("blockquote", { dir: directionOf(text) }, ...rendered(text, { headings: new Set([one.heading]) })));
 }
