@@ -187,6 +187,39 @@ def test_another_setting_runs_the_retrieval_again(page: Page, gateway: Gateway) 
     assert len(page.wait(lambda: page.all("#view-history li"))) == 1
 
 
+def test_candidates_of_several_collections_open(page: Page, gateway: Gateway) -> None:
+    """Where several collections were asked, each candidate has its text and opens, and settings act."""
+    writer = {"Authorization": "Bearer editor"}
+    text = "# Canteen\n\nThe canteen of Orlu serves trout on Fridays.\n"
+    path = "/v1/collections/other/documents"
+    gateway.http.post(path, files={"file": ("orlu.md", text)}, headers=writer).raise_for_status()
+    try:
+        page.open(
+            f"{gateway.url}/#ask=What does the canteen of Orlu serve on Fridays?&in=page,other"
+        )
+        page.wait(lambda: page.all("article[data-answer]"))
+        page.find("link", "Inspect").click()
+        for name in ("Canteen", "leave"):
+            wanted = f"//button[contains(@class, 'candidate')][contains(., '{name}')]"
+            page.wait(lambda xpath=wanted: page.driver.find_element(By.XPATH, xpath)).click()
+            page.wait(lambda: page.all("#detail .text p"), name)
+            page.find("button", "Open the document here").click()
+            assert page.marked()
+            page.find("button", "Close the pane").click()
+        page.driver.find_element(By.XPATH, "//summary[.='Try other settings']").click()
+        for slider in page.all(".try input[type=range]"):
+            page.driver.execute_script(
+                "document.querySelector('.try [role=status]').textContent = ''"
+            )
+            slider.send_keys(Keys.ARROW_RIGHT)
+            told = page.wait(
+                lambda: re.search(r"\d+ moved|dense", page.all(".try [role=status]")[0].text)
+            )
+            assert "moved" in told[0]
+    finally:
+        gateway.http.delete(f"{path}/orlu.md", headers=writer)
+
+
 def test_files_of_all_formats_are_added_and_removed(
     page: Page, gateway: Gateway, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 // One answer: text with links of its markers, sources, confidence, what was left out, feedback, copy and export.
 
-import { answerPath, call, url } from "./api.js";
+import { answerPath, call, collectionOfPassage, url } from "./api.js";
 import { button, directionOf, make, save, say, words } from "./dom.js";
 import { rendered } from "./render.js";
 import { openCitation, openDocument, placeOf } from "./source.js";
@@ -95,8 +95,7 @@ function unreadFiles(files, collection) {
 
 /** Return a list item of a passage; its name opens the document at the passage. */
 export function passageItem(one, collection, ...more) {
-  // Of several collections the id of a passage has its own.
-  const own = collection.includes(",") ? one.chunk_id.split(":")[2] : collection;
+  const own = collectionOfPassage(collection, one.chunk_id);
   const name = button("", () => openDocument(own, one.document_id, one.chunk_id), { className: "link name" });
   name.append(words("span", one.title || one.document_id));
   const text = one.lead ? `${one.lead}\n${one.text}` : one.text;

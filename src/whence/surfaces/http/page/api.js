@@ -23,6 +23,8 @@ const collectionPath = (collection) => `v1/collections/${encodeURIComponent(coll
 export const documentsPath = collectionPath;
 export const documentPath = (collection, id) =>
   `${collectionPath(collection)}/${id.split("/").map(encodeURIComponent).join("/")}`;
+/** Return the collection of a passage; where several were asked, its id names its own. */
+export const collectionOfPassage = (asked, chunkId) => (asked.includes(",") ? chunkId.split(":")[2] : asked);
 export const answerPath = (id) => `v1/answers/${encodeURIComponent(id)}`;
 
 const HEADERS = { "X-Whence-Page": "1" };

@@ -48,8 +48,13 @@ function draw() {
   $("words").placeholder = t(thread.length ? "ask.follow_hint" : "ask.hint");
 }
 
+/** Choose a collection, or several with commas between them, as an address names them. */
 async function choose(name) {
+  const isOffered = (one) => [...$("collection").options].some(({ value }) => value === one);
   await fillCollections();
+  // It may be newer than what the page knows.
+  if (!name.split(",").every(isOffered)) await overview(true).then(fillCollections);
+  if (!isOffered(name) && name.split(",").every(isOffered)) $("collection").append(make("option", { value: name, textContent: name }));
   $("collection").value = name;
   if ($("collection").value !== name) throw new Error(t("ask.no_collection", { collection: name }));
 }
@@ -63,8 +68,10 @@ async function fillCollections() {
   const names = found.collections.map((one) => one.name);
   const chosen = $("collection").value;
   const first = chosen.includes(",") ? null : [chosen, found.default, names[0]].find((one) => names.includes(one));
-  const all = names.length > 1 && names.length <= MOST_COLLECTIONS ? [make("option", { value: names.join(","), textContent: t("ask.all_collections"), selected: chosen === names.join(",") })] : [];
-  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })), ...all);
+  const all = names.length > 1 && names.length <= MOST_COLLECTIONS ? names.join(",") : "";
+  const several = [...new Set([all, chosen.includes(",") ? chosen : ""])].filter(Boolean).map((value) =>
+    make("option", { value, textContent: value === all ? t("ask.all_collections") : value, selected: value === chosen }));
+  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })), ...several);
   $("collection-label").hidden = names.length < 2;
 }
 

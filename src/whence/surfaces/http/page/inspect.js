@@ -1,8 +1,8 @@
 // How an answer was found: its stages, every candidate with its scores, and the same retrieval with other settings.
 
-import { answerPath, call, documentPath, json, recorded, url } from "./api.js";
+import { answerPath, call, collectionOfPassage, documentPath, json, recorded, url } from "./api.js";
 import { collectionOf, lastAnswer } from "./ask.js";
-import { $, bar, button, debounce, make, save, say, words } from "./dom.js";
+import { $, bar, button, debounce, directionOf, make, save, say, words } from "./dom.js";
 import { answers } from "./history.js";
 import { rendered } from "./render.js";
 import { openDocument } from "./source.js";
@@ -150,7 +150,7 @@ async function showDetail(one, shown) {
   // On a narrow screen the text stands below its candidate, else beside the list.
   (innerWidth < 960 ? shown.parentElement : document.querySelector(".split")).append(view.detail);
   view.detail.replaceChildren(words("h2", one.title || one.document_id),
-    button(t("inspect.open"), () => openDocument(view.collection, one.document_id, one.chunk_id), { className: "link" }), why, text);
+    button(t("inspect.open"), () => openDocument(collectionOfPassage(view.collection, one.chunk_id), one.document_id, one.chunk_id), { className: "link" }), why, text);
   await Promise.all([showWhy(one, why), showText(one, text)]);
 }
 
@@ -163,7 +163,7 @@ async function showText(one, into) {
 }
 
 async function passageOf(one) {
-  const found = await json(documentPath(view.collection, one.document_id));
+  const found = await json(documentPath(collectionOfPassage(view.collection, one.chunk_id), one.document_id));
   const chunk = found.chunks.find((each) => each.id === one.chunk_id);
   if (!chunk) return t("inspect.text_gone");
   const text = [...found.text].slice(chunk.char_start, chunk.char_end).join("");
@@ -181,7 +181,7 @@ async function showWhy(one, into) {
     const known = Object.entries(numbers).filter(([, value]) => value != null);
     const told = rendered(reason.reason, { isMarkup: true });
     for (const one of told) one.lang = "en";
-    into.replaceChildren(...told, sentence ? words("blockquote", sentence) : "",
+    into.replaceChildren(...told, sentence ? make("blockquote", { dir: directionOf(sentence) }, ...rendered(sentence)) : "",
       make("details", {}, make("summary", { textContent: t("inspect.numbers") }), make("dl", { className: "facts small" }, ...known.map(([name, value]) => make("div", {}, make("dt", { textContent: name.replaceAll("_", " ") }),
         make("dd", { textContent: typeof value !== "number" ? value : Number.isInteger(value) ? number(value) : decimal(value, 3) }))))));
   } catch (error) {
@@ -215,7 +215,9 @@ function tryOut() {
     return make("label", {}, make("span", {}, t(`try.${key}`), " ", shown), field);
   };
   const form = make("form", { className: "try", "aria-label": t("try.title") },
-    labelled("query", query), make("div", { className: "knobs" }, labelled("mode", mode), labelled("weight", weight), labelled("threshold", threshold),
+    labelled("query", query), make("div", { className: "knobs" }, labelled("mode", mode),
+      // Each of several collections has a weight of its own.
+      view.collection.includes(",") ? "" : labelled("weight", weight), labelled("threshold", threshold),
       labelled("fetch", fetched), labelled("keep", kept), labelled("rerank", rerank)), status);
   form.addEventListener("submit", (event) => { event.preventDefault(); run(); });
   return make("details", { open: !view.trace }, make("summary", { textContent: t("try.title") }), make("p", { className: "soft", textContent: t("try.note") }), form);
