@@ -288,6 +288,37 @@ def test_a_folder_without_its_hidden_files(page: Page, gateway: Gateway, tmp_pat
     ).raise_for_status()
 
 
+def drop(page: Page, file: Path, x: float, y: float) -> None:
+    """Drop a file on a point of the page, as a desktop does."""
+    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        event = {"type": kind, "x": x, "y": y, "data": data}
+        page.driver.execute_cdp_cmd("Input.dispatchDragEvent", event)
+
+
+def test_a_dropped_folder_is_stored(page: Page, gateway: Gateway, tmp_path: Path) -> None:
+    """A folder that is dropped is stored with its paths; a file that misses the place is not opened instead."""
+    folder = tmp_path / "desk" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "lamp.md").write_text("# Lamp\n\nThe lamp of Orlu is green.\n")
+    page.sign_in("editor")
+    page.find("link", "Library").click()
+    place = page.wait(lambda: page.all(".drop"))[0].rect
+    drop(page, tmp_path / "desk", place["x"] + 60, place["y"] + 60)
+    page.wait(lambda: page.all(".uploads .state.good"))
+    assert page.all(".uploads .name")[0].text == "desk/deep/lamp.md"
+    is_refused = page.driver.execute_script(
+        "const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File(['x'], 'x.md'));"
+        "const missed = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true });"
+        "document.body.dispatchEvent(missed); return missed.defaultPrevented"
+    )
+    assert is_refused
+    gateway.http.delete(
+        "/v1/collections/page/documents/desk/deep/lamp.md",
+        headers={"Authorization": "Bearer editor"},
+    ).raise_for_status()
+
+
 def test_an_empty_home_begins_with_the_handbook(browser: Page, own: Any, tokens: Path) -> None:
     """In an empty home, who may write loads the example handbook by one click, and may ask it."""
     with serving(own, "--tokens", tokens, collection="default") as empty:
