@@ -364,7 +364,7 @@ PATHS = """| Path | Answer |
 | `GET /v1/collections` | the collections with documents that the caller may see |
 | `GET /v1/collections/{collection}/documents` | the documents by id, or the newest first with `?order=newest`; `?limit=` (1 to 1000, 100 by default) after `?after=`, `?state=`; `next` is what `after` takes for the next page |
 | `POST /v1/collections/{collection}/documents` | store the files `file` of a form: the document of `whence index --json`; 201 when one is new, 422 when none was stored |
-| `GET /v1/collections/{collection}/documents/{id}` | a document: the document of `whence show --json` |
+| `GET /v1/collections/{collection}/documents/{id}` | a document: the document of `whence show --json`, and how it is shown (`media`) |
 | `GET /v1/collections/{collection}/documents/{id}/answers` | the recorded answers that cite it |
 | `POST /v1/collections/{collection}/documents/{id}/again` | read its file again, where it lies on the server: the document of `whence index --json` |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |

@@ -22,6 +22,7 @@ from tests.support.browser import Page, running_browser  # noqa: E402
 
 WHENCE = Path(sys.executable).parent / "whence"
 SIZES = ((1280, 860), (390, 844))
+_TO_MARK = "document.querySelector('#source mark')?.scrollIntoView({ block: 'center' })"
 #: Most bytes of a picture, and of all.
 LARGEST, LARGEST_ALL = 200_000, 3_000_000
 
@@ -104,6 +105,8 @@ def draw(folder: Path) -> None:
             for width, height in SIZES:
                 for theme in ("light", "dark"):
                     page.resize(width, height, dark=theme == "dark")
+                    # A page of another width has its marked words at another place.
+                    page.driver.execute_script(_TO_MARK)
                     page.driver.save_screenshot(str(folder / f"{name}-{width}-{theme}.png"))
 
 

@@ -61,6 +61,10 @@ def test_a_marker_opens_the_cited_words(page: Page, gateway: Gateway, question: 
         f"/v1/answers/{page.driver.current_url.rpartition('/')[2]}/answer"
     ).json()
     assert answer["citations"][0]["title"] in page.find("heading", None, source).text
+    assert (
+        answer["citations"][0]["heading"]
+        in article.find_element(By.CLASS_NAME, "source-cards").text
+    )
     top = page.driver.execute_script(
         "return document.querySelector('#source mark').getBoundingClientRect().top"
     )
@@ -75,9 +79,72 @@ def test_a_table_is_no_text_with_bars(page: Page) -> None:
     assert "|" not in article.find_element(By.CSS_SELECTOR, ".answer").text
 
 
+def test_the_pane_of_a_source_is_whole(page: Page) -> None:
+    """Wherever the page is scrolled to, the pane's heading, its button and its lower end are in the window."""
+    page.ask(OF_A_TABLE)
+    article = page.ask(QUESTION)
+    article.find_element(By.CSS_SELECTOR, ".answer a").click()
+    assert page.marked()
+    for place in (0, 1e6):
+        page.driver.execute_script("scrollTo(0, arguments[0])", place)
+        for selector in ("#source", "#source .close", "#source h2"):
+            top, bottom, height = page.driver.execute_script(
+                "const { top, bottom } = document.querySelector(arguments[0]).getBoundingClientRect();"
+                "return [top, bottom, innerHeight]",
+                selector,
+            )
+            assert 0 <= top < bottom <= height, (place, selector)
+
+
+def test_an_export_keeps_its_table(page: Page) -> None:
+    """In the exported Markdown a table ends with an empty line, so that the marker is no row of it."""
+    article = page.ask(OF_A_TABLE)
+    page.driver.execute_script(
+        "const make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => { blob.text().then((one) => { window.saved = one; }); return make(blob); }"
+    )
+    page.find("button", "Markdown", article).click()
+    lines = page.wait(lambda: page.driver.execute_script("return window.saved")).split("\n")
+    marker = lines.index("[1]")
+    assert lines[marker - 1] == ""
+    assert lines[marker - 2].startswith("|")
+
+
+def test_texts_from_right_to_left(page: Page, gateway: Gateway) -> None:
+    """Tables, lists and quotes of a text that is written from the right begin at the right."""
+    text = (
+        "# رسوم النقل\n\n"
+        "| المنطقة | الرسم |\n|---|---|\n| الشمال | 40 |\n| الجنوب | 55 |\n\n- الشمال: Halden\n- الجنوب: Moss\n"
+    )
+    writer = {"Authorization": "Bearer editor"}
+    path = "/v1/collections/page/documents"
+    gateway.http.post(path, files={"file": ("rtl.md", text)}, headers=writer).raise_for_status()
+    try:
+        page.open(f"{gateway.url}/#search=رسوم النقل المنطقة")
+        item = page.wait(lambda: page.all(".sources > li:has(table)"))[0]
+        for selector in ("table", "ul", "blockquote"):
+            found = item.find_element(By.CSS_SELECTOR, selector)
+            assert found.value_of_css_property("direction") == "rtl", selector
+        page.open(f"{gateway.url}/#search={QUESTION}")
+        quote = page.wait(lambda: page.all(".sources blockquote"))[0]
+        assert quote.value_of_css_property("direction") == "ltr"
+    finally:
+        gateway.http.delete(f"{path}/rtl.md", headers=writer)
+
+
+def test_what_is_not_there_is_said_in_words(page: Page, gateway: Gateway) -> None:
+    """An unknown collection or answer is said in words of the page, without a command of the shell."""
+    for address in ("#ask=Who?&in=nowhere", "a/0123456789", "#inspect=0123456789"):
+        page.open(f"{gateway.url}/{address}")
+        told = page.find("alert").text
+        assert "you may" in told
+        assert "whence" not in told
+
+
 def test_a_refusal_shows_the_nearest_passages(page: Page) -> None:
-    """A refusal has its reason in words, and passages whose documents open."""
+    """A refusal has its reason in words, and passages whose documents open; it does not speak of quotes."""
     article = page.ask(UNANSWERABLE)
+    assert "made of quotes" not in article.text
     page.find("heading", "Nearest passages", article)
     passages = article.find_elements(By.CSS_SELECTOR, ".sources > li")
     assert 1 <= len(passages) <= 3
@@ -118,6 +185,39 @@ def test_another_setting_runs_the_retrieval_again(page: Page, gateway: Gateway) 
     assert before
     page.find("link", "History").click()
     assert len(page.wait(lambda: page.all("#view-history li"))) == 1
+
+
+def test_candidates_of_several_collections_open(page: Page, gateway: Gateway) -> None:
+    """Where several collections were asked, each candidate has its text and opens, and settings act."""
+    writer = {"Authorization": "Bearer editor"}
+    text = "# Canteen\n\nThe canteen of Orlu serves trout on Fridays.\n"
+    path = "/v1/collections/other/documents"
+    gateway.http.post(path, files={"file": ("orlu.md", text)}, headers=writer).raise_for_status()
+    try:
+        page.open(
+            f"{gateway.url}/#ask=What does the canteen of Orlu serve on Fridays?&in=page,other"
+        )
+        page.wait(lambda: page.all("article[data-answer]"))
+        page.find("link", "Inspect").click()
+        for name in ("Canteen", "leave"):
+            wanted = f"//button[contains(@class, 'candidate')][contains(., '{name}')]"
+            page.wait(lambda xpath=wanted: page.driver.find_element(By.XPATH, xpath)).click()
+            page.wait(lambda: page.all("#detail .text p"), name)
+            page.find("button", "Open the document here").click()
+            assert page.marked()
+            page.find("button", "Close the pane").click()
+        page.driver.find_element(By.XPATH, "//summary[.='Try other settings']").click()
+        for slider in page.all(".try input[type=range]"):
+            page.driver.execute_script(
+                "document.querySelector('.try [role=status]').textContent = ''"
+            )
+            slider.send_keys(Keys.ARROW_RIGHT)
+            told = page.wait(
+                lambda: re.search(r"\d+ moved|dense", page.all(".try [role=status]")[0].text)
+            )
+            assert "moved" in told[0]
+    finally:
+        gateway.http.delete(f"{path}/orlu.md", headers=writer)
 
 
 def test_files_of_all_formats_are_added_and_removed(
@@ -166,6 +266,59 @@ def test_files_of_all_formats_are_added_and_removed(
     assert page.complaints() == []
 
 
+def test_a_folder_without_its_hidden_files(page: Page, gateway: Gateway, tmp_path: Path) -> None:
+    """Of a chosen folder hidden files are counted and not sent; an upload cannot be read again, but deleted."""
+    for name in ("notes.md", ".git/config", "node_modules/lib.md", "sub/~$plan.md"):
+        file = tmp_path / "folder" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("# Lockers\n\nThe lockers of Orlu are on the second floor.\n")
+    page.sign_in("editor")
+    page.find("link", "Library").click()
+    field = page.find("region", "Library").find_elements(By.CSS_SELECTOR, "input[type=file]")[1]
+    field.send_keys(str(tmp_path / "folder"))
+    told = page.wait(lambda: re.search("1 of 1 file.*", page.all(".drop [role=status]")[0].text))
+    assert "3 hidden" in told[0]
+    assert [one.text.split("\n")[0] for one in page.all(".uploads li")] == ["folder/notes.md"]
+    rows = page.find("list", "Documents")
+    row = page.wait(lambda: rows.find_element(By.XPATH, "./li[contains(., 'folder/notes.md')]"))
+    assert [one.text for one in row.find_elements(By.CSS_SELECTOR, ".acts button")] == ["Delete"]
+    gateway.http.delete(
+        "/v1/collections/page/documents/folder/notes.md",
+        headers={"Authorization": "Bearer editor"},
+    ).raise_for_status()
+
+
+def drop(page: Page, file: Path, x: float, y: float) -> None:
+    """Drop a file on a point of the page, as a desktop does."""
+    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    for kind in ("dragEnter", "dragOver", "drop"):
+        event = {"type": kind, "x": x, "y": y, "data": data}
+        page.driver.execute_cdp_cmd("Input.dispatchDragEvent", event)
+
+
+def test_a_dropped_folder_is_stored(page: Page, gateway: Gateway, tmp_path: Path) -> None:
+    """A folder that is dropped is stored with its paths; a file that misses the place is not opened instead."""
+    folder = tmp_path / "desk" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "lamp.md").write_text("# Lamp\n\nThe lamp of Orlu is green.\n")
+    page.sign_in("editor")
+    page.find("link", "Library").click()
+    place = page.wait(lambda: page.all(".drop"))[0].rect
+    drop(page, tmp_path / "desk", place["x"] + 60, place["y"] + 60)
+    page.wait(lambda: page.all(".uploads .state.good"))
+    assert page.all(".uploads .name")[0].text == "desk/deep/lamp.md"
+    is_refused = page.driver.execute_script(
+        "const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File(['x'], 'x.md'));"
+        "const missed = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true });"
+        "document.body.dispatchEvent(missed); return missed.defaultPrevented"
+    )
+    assert is_refused
+    gateway.http.delete(
+        "/v1/collections/page/documents/desk/deep/lamp.md",
+        headers={"Authorization": "Bearer editor"},
+    ).raise_for_status()
+
+
 def test_an_empty_home_begins_with_the_handbook(browser: Page, own: Any, tokens: Path) -> None:
     """In an empty home, who may write loads the example handbook by one click, and may ask it."""
     with serving(own, "--tokens", tokens, collection="default") as empty:
@@ -173,6 +326,12 @@ def test_an_empty_home_begins_with_the_handbook(browser: Page, own: Any, tokens:
         browser.driver.delete_all_cookies()
         browser.open(empty.url)
         browser.find("heading", "Nothing is here yet")
+        browser.find("textbox", "Question").send_keys("Is anything here?")
+        browser.find("button", "Ask").click()
+        told = browser.wait(lambda: browser.all(".problem"))[0].text
+        assert "Sign in" in told
+        assert "whence" not in told
+        browser.find("button", "New thread").click()
         browser.sign_in("editor")
         browser.find("button", "Load the example handbook").click()
         browser.wait(lambda: browser.all(".cards li"), "the handbook is there", seconds=90)
@@ -357,19 +516,48 @@ def test_markup_of_others_stays_text(page: Page, gateway: Gateway) -> None:
 
 
 def test_the_page_speaks_german(gateway: Gateway) -> None:
-    """A browser that prefers German gets the page in German."""
+    """A browser that prefers German gets the page in German, no wider than a narrow screen."""
     with running_browser("de-DE,de") as page:
         page.open(gateway.url)
         page.find("button", "Fragen")
         page.find("textbox", "Frage")
         assert page.driver.execute_script("return document.documentElement.lang") == "de"
+        page.resize(360)
+        for view in ("ask", "inspect", "library", "history"):
+            page.open(f"{gateway.url}/#{view}")
+            page.wait(lambda: page.all("main h1, #form"))
+            width = page.driver.execute_script("return document.documentElement.scrollWidth")
+            assert width <= 360, view
 
 
-def test_no_view_has_serious_faults(page: Page) -> None:
-    """The checker axe finds nothing serious in any view, and enough contrast in the dark, too."""
+def test_the_checker_sees_a_missing_label(page: Page) -> None:
+    """A field without a name and grey words on grey are serious findings: the test of all views can fail."""
     script = axe_script()
+    page.driver.execute_script(
+        "for (const name of ['aria-label', 'placeholder']) document.getElementById('words').removeAttribute(name);"
+        "document.getElementById('rights').style.color = '#888'"
+    )
+    found = {one.partition(":")[0] for one in serious_findings(page, script)}
+    assert {"label", "color-contrast"} <= found
+
+
+def test_no_view_has_serious_faults(page: Page, gateway: Gateway) -> None:
+    """The checker axe finds nothing serious in any view, wide, narrow and dark."""
+    script = axe_script()
+    page.find("textbox", "Token").send_keys("wrong")
+    page.find("button", "Sign in").click()
+    page.find("alert")
+    assert serious_findings(page, script) == []
     page.sign_in("editor")
     assert serious_findings(page, script) == []
+    press(page, "?")
+    page.find("dialog", "Keys")
+    assert serious_findings(page, script) == []
+    press(page, Keys.ESCAPE)
+    page.open(f"{gateway.url}/#search=annual leave")
+    page.wait(lambda: page.all(".sources > li"))
+    assert serious_findings(page, script) == []
+    page.find("button", "New thread").click()
     page.ask(OF_A_TABLE).find_element(By.CSS_SELECTOR, ".answer a").click()
     page.marked()
     assert serious_findings(page, script) == []
@@ -377,8 +565,12 @@ def test_no_view_has_serious_faults(page: Page) -> None:
     assert serious_findings(page, script) == []
     page.find("link", "Inspect").click()
     page.wait(lambda: page.all(".candidate"))[0].click()
-    page.all("details summary")[0].click()
     page.wait(lambda: page.all("#detail .text p"))
+    for one in page.all("summary"):
+        one.click()
+    choice = page.wait(lambda: page.all("#view-inspect details select:has(option + option)"))[-1]
+    choice.send_keys(Keys.ARROW_DOWN)
+    page.wait(lambda: page.all(".pair article"))
     assert serious_findings(page, script) == []
     page.find("link", "Library").click()
     page.wait(lambda: page.all("#view-library .rows li"))

@@ -252,6 +252,47 @@ async def test_the_overview_counts_what_the_reader_sees(server: PageServer) -> N
     assert public["models"]["writer_server"] is None
 
 
+@pytest.mark.parametrize(
+    ("heading", "mark"),
+    [
+        ("Returns", "?"),
+        ("الإجازة السنوية", "\u061f"),
+        ("年次休暇の日数", "\uff1f"),
+        ("연차 휴가", "?"),
+    ],
+)
+async def test_example_questions_are_about_prose_in_its_script(
+    server: PageServer, tmp_path: Path, heading: str, mark: str
+) -> None:
+    """Code gives no example while there is prose; a question ends with the mark of its script."""
+    wiki = tmp_path / "wiki"
+    body = f"{heading} 1234. " * 12
+    (wiki / "leave.md").write_text(f"# Notes\n\n## {heading}\n\n{body}\n", "utf-8")
+    lines = "\n".join(f"    total += {number}" for number in range(40))
+    (wiki / "sums.py").write_text(f"def add_all_numbers(total: int) -> int:\n{lines}\n", "utf-8")
+    await server.engine.index([wiki])
+    async with server.browser() as browser:
+        asked = [one["question"] for one in (await browser.get("/v1/overview")).json()["examples"]]
+    assert f"Notes: {heading}{mark}" in asked
+    assert not any("add_all_numbers" in one for one in asked)
+
+
+async def test_a_document_says_how_it_is_shown(server: PageServer, tmp_path: Path) -> None:
+    """Only text that is written for programs is shown as code."""
+    texts = {
+        "run.sh": "set -e\nmake all\n",
+        "LICENSE": "All may use this.",
+        "notes.txt": "Some notes.",
+    }
+    for name, text in texts.items():
+        (tmp_path / "wiki" / name).write_text(text)
+    await server.engine.index([tmp_path / "wiki"])
+    async with server.browser() as browser:
+        path = "/v1/collections/default/documents"
+        media = {name: (await browser.get(f"{path}/{name}")).json()["media"] for name in texts}
+    assert media == {"run.sh": "code", "LICENSE": "text", "notes.txt": "text"}
+
+
 async def test_an_empty_home_offers_the_handbook_to_writers(tmp_path: Path) -> None:
     """One request indexes the example handbook; only a token that may write may send it, and only once."""
     async with page_server(tmp_path / "home") as server, server.browser() as browser:

@@ -340,15 +340,18 @@ def _find_quote(text: str, citation: Citation) -> tuple[int, int] | None:
 def media_of(path: str) -> Media:
     """Return how a document is shown, by the suffix of its file.
 
-    >>> media_of("plans/budget.xlsx"), media_of("src/main.py"), media_of("README.md")
-    ('table', 'code', 'markdown')
+    >>> media_of("plans/budget.xlsx"), media_of("src/main.py"), media_of("README.md"), media_of("scan.png")
+    ('table', 'code', 'markdown', 'text')
     """
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in _BY_SUFFIX:
         return _BY_SUFFIX[suffix]
     if suffix in _MARKDOWN:
         return "markdown"
-    return "code" if suffix not in _PLAIN and suffix in loaders_by_suffix() else "text"
+    loader = loaders_by_suffix().get(suffix)
+    # The text of a picture or of a binary document is prose; so is that of a file without a suffix.
+    is_code = loader is not None and suffix and not loader.is_binary and suffix not in _PLAIN
+    return "code" if is_code else "text"
 
 
 def _mail_head(path: str, document: DocumentText, citation: Citation) -> MailHead | None:

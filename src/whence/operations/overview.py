@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from whence.models.endpoints import endpoint_of
+from whence.operations.citation_source import media_of
 from whence.operations.operation import Operation
 from whence.operations.search import Search
 from whence.retrieval.results import WEAK_SCORE
@@ -35,6 +37,11 @@ _MOST_READ: Final = 6
 _HEADING_CHARACTERS: Final = range(4, 61)
 _LEAST_PASSAGE: Final = 80
 _QUESTION_MARKS: Final = "?\N{FULLWIDTH QUESTION MARK}\N{ARABIC QUESTION MARK}"
+#: Question marks of scripts, by the first word of the Unicode names of their letters; others have `?`.
+_MARK_OF_SCRIPT: Final = {
+    "ARABIC": "\N{ARABIC QUESTION MARK}",
+    **dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA"), "\N{FULLWIDTH QUESTION MARK}"),
+}
 
 
 def example_folder() -> Path | None:
@@ -171,7 +178,10 @@ async def _examples(
     others: dict[str, ExampleQuestion] = {}
     for name in collections[:_EXAMPLES]:
         listed = await store.visible_documents(name, access, limit=_MOST_LISTED)
-        chosen = [one.document_id for one in _spread(listed) if one.document_id is not None]
+        written = [one for one in listed if media_of(one.path or one.document_id or "") != "code"]
+        chosen = [
+            one.document_id for one in _spread(written or listed) if one.document_id is not None
+        ]
         texts = await store.document_texts(name, chosen, access)
         asked = {one: _question(texts[one]) for one in chosen if one in texts}
         asked = {one: question for one, question in asked.items() if question}
@@ -227,4 +237,11 @@ def _question(document: DocumentText) -> str:
     # Plain text may begin a heading with marks.
     words = re.sub(r"^\W+", "", heading).rstrip(f"{_QUESTION_MARKS}.: ")
     is_named = words.casefold() in title.casefold() or len(title) not in _HEADING_CHARACTERS
-    return f"{words}?" if is_named else f"{title}: {words}?"
+    return f"{words if is_named else f'{title}: {words}'}{_question_mark(words)}"
+
+
+def _question_mark(words: str) -> str:
+    """Return the question mark of the script of the last letter."""
+    letter = next(filter(str.isalpha, reversed(words)), "")
+    script = unicodedata.name(letter, "").partition(" ")[0] if letter else ""
+    return _MARK_OF_SCRIPT.get(script, "?")

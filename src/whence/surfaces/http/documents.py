@@ -6,7 +6,7 @@
 | `GET /v1/collections/{collection}/documents` | its documents: `?limit=&after=&state=&order=newest` |
 | `GET /v1/collections/{collection}/stale` | the documents that most answers stand on: `?since=30d`, `?limit=` |
 | `POST /v1/collections/{collection}/documents` | store files of a form: the document of `whence index --json` |
-| `GET /v1/collections/{collection}/documents/{id}` | a document: as `whence show --json` |
+| `GET /v1/collections/{collection}/documents/{id}` | a document: as `whence show --json`, with its `media` |
 | `GET /v1/collections/{collection}/documents/{id}/answers` | the recorded answers that cite it |
 | `POST /v1/collections/{collection}/documents/{id}/again` | read its file again, as `index --json` |
 | `DELETE /v1/collections/{collection}/documents/{id}` | remove a document |
@@ -29,6 +29,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from whence.operations.citation_source import media_of
 from whence.operations.documents import ListDocuments, Remove, Show
 from whence.operations.history import ListCitingAnswers
 from whence.operations.index import StoreFiles
@@ -125,7 +126,8 @@ class DocumentRoutes:
             if not item.endswith(_ANSWERS):
                 raise
             return await self._answers(caller, access, collection, item.removesuffix(_ANSWERS))
-        return JsonResponse(document_json(found))
+        media = media_of(found.source_file or found.document_id)
+        return JsonResponse(document_json(found) | {"media": media})
 
     async def _answers(
         self, caller: Caller, access: Access, collection: str, document_id: str

@@ -1,7 +1,7 @@
 // One answer: text with links of its markers, sources, confidence, what was left out, feedback, copy and export.
 
-import { answerPath, call, url } from "./api.js";
-import { button, make, save, say, words } from "./dom.js";
+import { answerPath, call, collectionOfPassage, url } from "./api.js";
+import { button, directionOf, make, save, say, words } from "./dom.js";
 import { rendered } from "./render.js";
 import { openCitation, openDocument, placeOf } from "./source.js";
 import { dayOf, decimal, has, percent, t } from "./texts.js";
@@ -80,21 +80,28 @@ function refusalOf(answer, collection) {
   const nodes = [];
   if (refusal) {
     nodes.push(make("p", { className: "soft" }, ...reasonOf(refusal)));
-    if (refusal.unread_files) nodes.push(make("p", { className: "warn", textContent: t("home.unread", { n: refusal.unread_files, files: refusal.unread_files }) }));
+    if (refusal.unread_files) nodes.push(make("p", { className: "warn" }, unreadFiles(refusal.unread_files, collection)));
   }
   if (nearest.length) nodes.push(make("h3", { textContent: t("answer.nearest") }), make("ul", { className: "sources" }, ...nearest.map((one) => passageItem(one, collection))));
   return nodes;
 }
 
+/** Return the number of files that were not read, with a link to their list where one collection was asked. */
+function unreadFiles(files, collection) {
+  const textContent = t("home.unread", { n: files, files });
+  if (!collection || collection.includes(",")) return make("span", { textContent });
+  return make("a", { className: "warn", textContent, href: url(`#${new URLSearchParams([["library", collection], ["state", "unread"]])}`) });
+}
+
 /** Return a list item of a passage; its name opens the document at the passage. */
 export function passageItem(one, collection, ...more) {
-  // Of several collections the id of a passage has its own.
-  const own = collection.includes(",") ? one.chunk_id.split(":")[2] : collection;
+  const own = collectionOfPassage(collection, one.chunk_id);
   const name = button("", () => openDocument(own, one.document_id, one.chunk_id), { className: "link name" });
   name.append(words("span", one.title || one.document_id));
   const text = one.lead ? `${one.lead}\n${one.text}` : one.text;
-  return make("li", {}, make("div", { className: "head" }, name, words("span", one.heading ?? "", "soft"), ...more),
-    make("blockquote", { dir: "auto" }, ...rendered(text, { headings: new Set([one.heading]) })));
+  const heading = [text.split("\n", 1)[0].trim(), one.title].includes(one.heading) ? "" : one.heading ?? "";
+  return make("li", {}, make("div", { className: "head" }, name, words("span", heading, "soft"), ...more),
+    make("blockquote", { dir: directionOf(text) }, ...rendered(text, { headings: new Set([one.heading]) })));
 }
 
 /** Return a card for each cited passage, with the places of its quotes. */
@@ -107,15 +114,19 @@ function sourcesOf(answer) {
     const name = button("", () => openCitation(answer, indexes[0]), { className: "link name" });
     name.append(words("span", first.title || first.document_id));
     const places = new Set(cited.map((one) => placeOf(one.location)).filter(Boolean));
-    const facts = [[...places].join("; "), first.document_date && dayOf(first.document_date)].filter(Boolean).join(" · ");
+    const facts = [[...places].join("; "), dateOf(first)].filter(Boolean).join(" · ");
     const states = [first.changed && t("source.changed_short"), first.outdated && t("source.outdated", { why: first.outdated }),
       cited.every((one) => one.added) && t("answer.added")].filter(Boolean);
     return make("li", {}, make("span", { className: "number", textContent: first.marker }),
-      make("div", {}, name, words("div", [first.collection && `${first.collection}:`, [first.root, first.source_file || first.document_id].filter(Boolean).join("/")].filter(Boolean).join(" "), "soft path"),
+      make("div", {}, name, make("div", { className: "soft" }, words("span", first.heading === first.title ? "" : first.heading)), words("div", [first.collection && `${first.collection}:`, pathOf(first)].filter(Boolean).join(" "), "soft path"),
         make("div", { className: "soft", textContent: facts }), ...states.map((textContent) => make("div", { className: "warn", textContent }))));
   });
   return make("div", {}, make("h3", { textContent: t("answer.sources") }), make("ol", { className: "source-cards" }, ...items));
 }
+
+const pathOf = (one) => [one.root, one.source_file || one.document_id].filter(Boolean).join("/");
+/** Return the date of a document; a message has it in its place. */
+const dateOf = ({ location, document_date: date }) => (date && !location?.message ? dayOf(date) : "");
 
 /** Return confidence and everything that was left out, in words. */
 function qualityOf(answer) {
@@ -127,7 +138,9 @@ function qualityOf(answer) {
     const n = answer.unsupported.length;
     lines.push([n ? "weak" : "fair", t(n ? "confidence.written_unsupported" : "confidence.written", { model: answer.model, n, sentences: n })]);
   }
-  for (const one of answer.degraded) {
+  // Sentences without support are counted above and marked; a refusal has no quotes.
+  const isSaid = ({ code }) => code.startsWith("sentence_") || (!answer.found && code === "no_language_model");
+  for (const one of answer.degraded.filter((each) => !isSaid(each))) {
     const key = `degraded.${one.code}`;
     const share = one.share == null ? "" : percent(one.share);
     lines.push(["note", has(key) ? t(key, { share }) : `${one.label}: ${one.reason}`]);
@@ -152,11 +165,14 @@ function toolsOf(answer) {
 /** Return question, answer and sources as Markdown. */
 export function markdownOf(answer) {
   const sources = answer.citations.map((one) => {
-    const facts = [one.title, one.source_file || one.document_id, placeOf(one.location), one.document_date].filter(Boolean).join(", ");
+    const facts = [...new Set([one.title, pathOf(one), placeOf(one.location), dateOf(one)])].filter(Boolean).join(", ");
     const quote = (one.lead ? `${one.lead}\n${one.quote}` : one.quote).split("\n").map((line) => `   > ${line}`).join("\n");
     return `- [${one.marker}] ${facts}\n\n${quote}`;
   });
-  const parts = [`# ${answer.question}`, answer.answer, ...(sources.length ? [`## ${t("answer.sources")}`, ...sources] : []), url(`a/${answer.answer_id}`)];
+  const used = answer.question_used === answer.question ? [] : [`${t("answer.understood")}: ${answer.question_used}`];
+  // What follows a row of a table without an empty line would be a row, too.
+  const text = answer.answer.replace(/\|\n(?=\[\d+\])/g, "|\n\n");
+  const parts = [`# ${answer.question}`, ...used, text, ...(sources.length ? [`## ${t("answer.sources")}`, ...sources] : []), url(`a/${answer.answer_id}`)];
   return `${parts.join("\n\n")}\n`;
 }
 

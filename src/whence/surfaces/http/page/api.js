@@ -23,6 +23,8 @@ const collectionPath = (collection) => `v1/collections/${encodeURIComponent(coll
 export const documentsPath = collectionPath;
 export const documentPath = (collection, id) =>
   `${collectionPath(collection)}/${id.split("/").map(encodeURIComponent).join("/")}`;
+/** Return the collection of a passage; where several were asked, its id names its own. */
+export const collectionOfPassage = (asked, chunkId) => (asked.includes(",") ? chunkId.split(":")[2] : asked);
 export const answerPath = (id) => `v1/answers/${encodeURIComponent(id)}`;
 
 const HEADERS = { "X-Whence-Page": "1" };
@@ -46,6 +48,11 @@ export async function call(path, { method, body, accept, signal } = {}) {
 }
 
 export const json = async (path, options) => (await call(path, options)).json();
+
+/** Read a recorded answer, or its trace; one that this reader does not have is an error in the page's words. */
+export const recorded = (id, part = "") => json(`${answerPath(id)}${part}`).catch((error) => {
+  throw error.status === 404 ? new RequestError(t("answer.gone"), 404) : error;
+});
 
 async function failureOf(response) {
   const document = await response.json().catch(() => ({}));

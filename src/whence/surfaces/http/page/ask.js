@@ -1,6 +1,6 @@
 // Questions in a thread, each with its answer; and searches.
 
-import { answerPath, call, events, json, refusal, url } from "./api.js";
+import { call, events, json, recorded, refusal, url } from "./api.js";
 import { answerNodes, draftNodes, passageItem } from "./answer.js";
 import { $, bar, button, make, say, words } from "./dom.js";
 import { overview, showHome } from "./home.js";
@@ -48,9 +48,15 @@ function draw() {
   $("words").placeholder = t(thread.length ? "ask.follow_hint" : "ask.hint");
 }
 
+/** Choose a collection, or several with commas between them, as an address names them. */
 async function choose(name) {
+  const isOffered = (one) => [...$("collection").options].some(({ value }) => value === one);
   await fillCollections();
+  // It may be newer than what the page knows.
+  if (!name.split(",").every(isOffered)) await overview(true).then(fillCollections);
+  if (!isOffered(name) && name.split(",").every(isOffered)) $("collection").append(make("option", { value: name, textContent: name }));
   $("collection").value = name;
+  if ($("collection").value !== name) throw new Error(t("ask.no_collection", { collection: name }));
 }
 
 /** Offer the collections when there are several. */
@@ -62,8 +68,10 @@ async function fillCollections() {
   const names = found.collections.map((one) => one.name);
   const chosen = $("collection").value;
   const first = chosen.includes(",") ? null : [chosen, found.default, names[0]].find((one) => names.includes(one));
-  const all = names.length > 1 && names.length <= MOST_COLLECTIONS ? [make("option", { value: names.join(","), textContent: t("ask.all_collections"), selected: chosen === names.join(",") })] : [];
-  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })), ...all);
+  const all = names.length > 1 && names.length <= MOST_COLLECTIONS ? names.join(",") : "";
+  const several = [...new Set([all, chosen.includes(",") ? chosen : ""])].filter(Boolean).map((value) =>
+    make("option", { value, textContent: value === all ? t("ask.all_collections") : value, selected: value === chosen }));
+  $("collection").replaceChildren(...names.map((name) => make("option", { value: name, textContent: name, selected: name === first })), ...several);
   $("collection-label").hidden = names.length < 2;
 }
 
@@ -78,7 +86,7 @@ async function showThread(id) {
   const earlier = JSON.parse(sessionStorage.getItem(`thread:${id}`) ?? "[]");
   for (const one of [...earlier, id]) {
     const isLast = one === id;
-    const answer = await json(`${answerPath(one)}/answer`).catch((error) => {
+    const answer = await recorded(one, "/answer").catch((error) => {
       if (isLast) throw error;
       return null;
     });
@@ -159,10 +167,19 @@ async function ask(question, { follow = "" } = {}) {
       else if (name === "answer") finish(shown, data, collection);
     }
   } catch (error) {
-    shown.fail(error);
+    shown.fail(await inWords(error, collection));
   }
   if (mine === running) running = null;
   draw();
+}
+
+/** Return an error; that of a collection which the reader does not have says what can be done on this page. */
+async function inWords(error, collection) {
+  if (error.document?.error?.code !== "not_found") return error;
+  const found = await overview(true).catch(() => null);
+  const names = found?.collections.map((one) => one.name);
+  if (!found || (collection || found.default).split(",").every((one) => names.includes(one))) return error;
+  return new Error(t(names.length ? "ask.no_collection" : "ask.nothing_here", { collection }));
 }
 
 /** Show the whole answer; from now on the address is its own, so that a reload reads it and does not ask again. */
@@ -184,7 +201,8 @@ async function search(query) {
     const body = { query, top_k: 20, mode: $("mode").value, ...(collection ? { collection } : {}) };
     article.append(...resultsOf(await json("v1/search", { body, signal: mine.signal }), collection));
   } catch (error) {
-    if (error.name !== "AbortError") article.append(make("p", { role: "alert", className: "problem", textContent: error.message }));
+    const { name, message } = await inWords(error, collection);
+    if (name !== "AbortError") article.append(make("p", { role: "alert", className: "problem", textContent: message }));
   }
   article.setAttribute("aria-busy", "false");
 }

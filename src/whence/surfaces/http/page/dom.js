@@ -21,6 +21,10 @@ export const button = (textContent, onclick, properties = {}) =>
 /** A text of a document: its direction is that of its letters. */
 export const words = (tag, textContent, className = "") => make(tag, { textContent, className, dir: "auto" });
 
+const RIGHT_TO_LEFT = /^\P{L}*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+/** The direction of a whole list, table or quote, as `dir=auto` does not look into elements with a direction of their own. */
+export const directionOf = (text) => (RIGHT_TO_LEFT.test(text) ? "rtl" : "ltr");
+
 /** A bar for a value from 0 to 1; the style is set by script, which the policy allows, not by an attribute. */
 export function bar(value, className = "") {
   const filled = make("span");

@@ -1,8 +1,8 @@
 // How an answer was found: its stages, every candidate with its scores, and the same retrieval with other settings.
 
-import { answerPath, call, documentPath, json, url } from "./api.js";
+import { answerPath, call, collectionOfPassage, documentPath, json, recorded, url } from "./api.js";
 import { collectionOf, lastAnswer } from "./ask.js";
-import { $, bar, button, debounce, make, save, say, words } from "./dom.js";
+import { $, bar, button, debounce, directionOf, make, save, say, words } from "./dom.js";
 import { answers } from "./history.js";
 import { rendered } from "./render.js";
 import { openDocument } from "./source.js";
@@ -15,7 +15,7 @@ let view = null; // what is shown: trace or null, collection, question, rows, fo
 /** Show the answer of the address, else the last one, else an empty retrieval test. */
 export async function show({ value }) {
   const id = value || lastAnswer()?.answer_id || (await answers("", 1).catch(() => ({ answers: [] }))).answers[0]?.answer_id;
-  const trace = id ? await json(answerPath(id)) : null;
+  const trace = id ? await recorded(id) : null;
   const settings = trace?.stages.find((one) => one.stage === "question")?.settings ?? {};
   view = { trace, collection: settings.collection || collectionOf() || "default", settings, stage: "focus", former: new Map() };
   view.rows = trace ? rowsOf(trace) : [];
@@ -150,7 +150,7 @@ async function showDetail(one, shown) {
   // On a narrow screen the text stands below its candidate, else beside the list.
   (innerWidth < 960 ? shown.parentElement : document.querySelector(".split")).append(view.detail);
   view.detail.replaceChildren(words("h2", one.title || one.document_id),
-    button(t("inspect.open"), () => openDocument(view.collection, one.document_id, one.chunk_id), { className: "link" }), why, text);
+    button(t("inspect.open"), () => openDocument(collectionOfPassage(view.collection, one.chunk_id), one.document_id, one.chunk_id), { className: "link" }), why, text);
   await Promise.all([showWhy(one, why), showText(one, text)]);
 }
 
@@ -163,7 +163,7 @@ async function showText(one, into) {
 }
 
 async function passageOf(one) {
-  const found = await json(documentPath(view.collection, one.document_id));
+  const found = await json(documentPath(collectionOfPassage(view.collection, one.chunk_id), one.document_id));
   const chunk = found.chunks.find((each) => each.id === one.chunk_id);
   if (!chunk) return t("inspect.text_gone");
   const text = [...found.text].slice(chunk.char_start, chunk.char_end).join("");
@@ -179,9 +179,11 @@ async function showWhy(one, into) {
     const reason = await json(`${answerPath(view.trace.answer_id)}/why-not?item=${encodeURIComponent(one.chunk_id)}`);
     const { best_sentence: sentence, ...numbers } = reason.numbers;
     const known = Object.entries(numbers).filter(([, value]) => value != null);
-    into.replaceChildren(make("p", { lang: "en", textContent: reason.reason }), sentence ? words("blockquote", sentence) : "",
-      make("dl", { className: "facts small" }, ...known.map(([name, value]) => make("div", {}, make("dt", { textContent: name.replaceAll("_", " ") }),
-        make("dd", { textContent: typeof value !== "number" ? value : Number.isInteger(value) ? number(value) : decimal(value, 3) })))));
+    const told = rendered(reason.reason, { isMarkup: true });
+    for (const one of told) one.lang = "en";
+    into.replaceChildren(...told, sentence ? make("blockquote", { dir: directionOf(sentence) }, ...rendered(sentence)) : "",
+      make("details", {}, make("summary", { textContent: t("inspect.numbers") }), make("dl", { className: "facts small" }, ...known.map(([name, value]) => make("div", {}, make("dt", { textContent: name.replaceAll("_", " ") }),
+        make("dd", { textContent: typeof value !== "number" ? value : Number.isInteger(value) ? number(value) : decimal(value, 3) }))))));
   } catch (error) {
     into.replaceChildren(make("p", { className: "soft", textContent: error.message }));
   }
@@ -213,7 +215,9 @@ function tryOut() {
     return make("label", {}, make("span", {}, t(`try.${key}`), " ", shown), field);
   };
   const form = make("form", { className: "try", "aria-label": t("try.title") },
-    labelled("query", query), make("div", { className: "knobs" }, labelled("mode", mode), labelled("weight", weight), labelled("threshold", threshold),
+    labelled("query", query), make("div", { className: "knobs" }, labelled("mode", mode),
+      // Each of several collections has a weight of its own.
+      view.collection.includes(",") ? "" : labelled("weight", weight), labelled("threshold", threshold),
       labelled("fetch", fetched), labelled("keep", kept), labelled("rerank", rerank)), status);
   form.addEventListener("submit", (event) => { event.preventDefault(); run(); });
   return make("details", { open: !view.trace }, make("summary", { textContent: t("try.title") }), make("p", { className: "soft", textContent: t("try.note") }), form);
@@ -266,7 +270,7 @@ async function showDifference(other, into) {
     const ids = [first, other];
     const [difference, ...both] = await Promise.all([json(`${answerPath(first)}/diff/${encodeURIComponent(other)}`), ...ids.map((id) => json(`${answerPath(id)}/answer`))]);
     const rows = difference.differs.map((one) => make("li", {}, make("b", { textContent: t(`stage.${one.stage}`) }), `: ${has(`compare.${one.what}`) ? t(`compare.${one.what}`) : one.what}. `,
-      make("span", { className: "soft", textContent: has(`cause.${one.cause.kind}`) ? t(`cause.${one.cause.kind}`) : one.cause.kind })));
+      make("span", { className: "soft", textContent: one.what === "question" ? "" : has(`cause.${one.cause.kind}`) ? t(`cause.${one.cause.kind}`) : one.cause.kind })));
     into.replaceChildren(make("p", { textContent: t(difference.identical ? "compare.identical" : difference.answer_changed ? "compare.changed" : "compare.same_answer") }),
       make("ul", {}, ...rows), make("div", { className: "pair" }, ...both.map((one) => make("article", {}, words("h3", one.question), make("div", { className: "answer" }, ...rendered(one.answer))))));
   } catch (error) {

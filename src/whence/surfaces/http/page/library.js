@@ -11,6 +11,10 @@ import { dayOf, has, momentOf, t } from "./texts.js";
 const BATCH_FILES = 8;
 const BATCH_BYTES = 16 * 2 ** 20;
 const PAGE = 200;
+/** Names that indexing passes over, as those that begin with a dot. */
+const HIDDEN = ["node_modules", "__pycache__", "Thumbs.db"];
+/** The root of files that were sent. */
+const UPLOADS = "uploads";
 const STATES = ["read", "waiting", "skipped", "failed", "gone"];
 
 let shown = null; // collection, rows, next, and elements of the view
@@ -76,9 +80,9 @@ function showRows() {
 }
 
 function row(one) {
-  const title = one.title || one.path || one.document_id;
+  const title = one.title || one.document_id || one.path;
   const id = `doc-${one.key ?? one.document_id}`;
-  const name = one.chunks ? button("", () => openDocument(shown.collection, one.document_id), { className: "link name", id }) : make("span", { className: "name", id });
+  const name = one.chunks ? button("", () => openDocument(shown.collection, one.document_id, "", { document_date: one.document_date, indexed_at: one.indexed_at }), { className: "link name", id }) : make("span", { className: "name", id });
   name.append(words("span", title));
   const facts = [one.chunks ? t("library.passages", { n: one.chunks, passages: one.chunks }) : "", one.document_date ? dayOf(one.document_date) : "",
     one.indexed_at ? t("source.indexed", { day: momentOf(one.indexed_at) }) : ""].filter(Boolean).join(" · ");
@@ -88,7 +92,9 @@ function row(one) {
     make("div", { className: "soft", textContent: facts }), one.reason ? words("div", one.reason, "warn") : ""), ...states);
   if (mayWrite() && one.chunks) {
     const about = { className: "quiet small", "aria-describedby": id };
-    item.append(make("div", { className: "acts" }, button(t("library.again"), (event) => again(one, event.target, item), about), button(t("delete"), () => askDelete(one, item), about)));
+    // The file of an upload is not kept.
+    const readAgain = one.root === UPLOADS ? "" : button(t("library.again"), (event) => again(one, event.target, item), about);
+    item.append(make("div", { className: "acts" }, readAgain, button(t("delete"), () => askDelete(one, item), about)));
   }
   return item;
 }
@@ -182,8 +188,15 @@ async function filesOf(entry) {
   return (await Promise.all(found.map(filesOf))).flat();
 }
 
-/** Store files batch by batch; each has its line with its state and reason. */
-async function store(files, { list, progress, status }) {
+/** Names that indexing passes over. */
+const isHidden = (name) => name.split("/").some((part) => /^(\.|~\$)/.test(part) || HIDDEN.includes(part));
+
+/** Store files batch by batch; each has its line with its state and reason. Hidden ones of folders are only counted. */
+async function store(chosen, { list, progress, status }) {
+  const files = chosen.filter((one) => !isHidden(one.name));
+  const hidden = chosen.length - files.length;
+  const tell = (...told) => say(status, [...told, hidden && t("upload.hidden", { n: hidden, files: hidden })].filter(Boolean).join(" "));
+  tell();
   const lines = files.map((one) => ({ ...one, line: uploadLine(one.name) }));
   list.replaceChildren(...lines.map((one) => one.line.item));
   const all = lines.reduce((sum, one) => sum + one.file.size, 0) || 1;
@@ -195,7 +208,7 @@ async function store(files, { list, progress, status }) {
     done += bytes;
     progress.value = done / all;
     const over = lines.filter((one) => one.line.isOver).length;
-    say(status, t("upload.done", { over, files: lines.length, n: lines.length, failed: lines.filter((one) => one.line.hasFailed).length }));
+    tell(t("upload.done", { over, files: lines.length, n: lines.length, failed: lines.filter((one) => one.line.hasFailed).length }));
   }
   progress.hidden = true;
   await Promise.all([load(), overview(true)]);

@@ -96,6 +96,10 @@ document.addEventListener("click", followLink);
 document.addEventListener("keydown", onKey);
 $("keys").addEventListener("click", showKeys);
 addEventListener("popstate", show);
+// A browser opens a file that is dropped beside its place, and the page is gone.
+for (const name of ["dragover", "drop"]) {
+  addEventListener(name, (event) => { if (event.dataTransfer?.types.includes("Files")) event.preventDefault(); });
+}
 ask.start(go);
 reader.start(() => {
   home.forget();

@@ -1,7 +1,7 @@
 // Text as elements: tables, lists, headings, quotes and code of Markdown, marked words and links of markers.
 // Offsets of marks count code points, so a text is an array of characters throughout.
 
-import { make } from "./dom.js";
+import { directionOf, make } from "./dom.js";
 
 const ROW = /^\s*\|.*\|\s*$/;
 const RULE = /^\s*\|(\s*:?-{3,}:?\s*\|)+\s*$/;
@@ -72,7 +72,7 @@ function paragraph(view, lines) {
 
 function heading(view, [line]) {
   const level = HEADING.exec(line.text)[1].length;
-  return make("p", { dir: "auto", className: "heading" }, ...inline(view, line.start + level + 1, line.end));
+  return make("p", { dir: "auto", className: "heading written" }, ...inline(view, line.start + level + 1, line.end));
 }
 
 function quote(view, lines) {
@@ -100,12 +100,12 @@ function list(view, lines) {
 
 function listOf(view, items) {
   const isNumbered = /\d/.test(items[0].sign);
-  const made = make(isNumbered ? "ol" : "ul");
+  const made = make(isNumbered ? "ol" : "ul", { dir: directionOf(view.characters.slice(items[0].start, items.at(-1).end).join("")) });
   for (let at = 0; at < items.length;) {
     const item = items[at];
     let end = at + 1;
     while (end < items.length && items[end].depth > items[0].depth) end += 1;
-    const entry = make("li", { dir: "auto" }, ...inline(view, item.start, item.end));
+    const entry = make("li", {}, ...inline(view, item.start, item.end));
     if (isNumbered) entry.value = Number.parseInt(item.sign, 10) || 0;
     if (end > at + 1) entry.append(listOf(view, items.slice(at + 1, end)));
     made.append(entry);
@@ -125,12 +125,12 @@ function table(view, lines) {
     const answers = view.marks.some(([start, end]) => start < line.end && line.start < end);
     const row = make("tr", { className: answers && !isHead ? "cited" : "" });
     for (const [start, end] of cellsOf(view.characters, line)) {
-      const properties = { dir: "auto", scope: isHead ? "col" : null };
-      row.append(make(isHead ? "th" : "td", properties, ...inline(view, start, end)));
+      row.append(make(isHead ? "th" : "td", { scope: isHead ? "col" : null }, ...inline(view, start, end)));
     }
     (isHead ? head : body).append(row);
   }
-  return make("div", { className: "wide", tabIndex: 0 }, make("table", {}, ...[head, body].filter((one) => one.children.length)));
+  const dir = directionOf(lines.map((line) => line.text).join(""));
+  return make("div", { className: "wide", tabIndex: 0 }, make("table", { dir }, ...[head, body].filter((one) => one.children.length)));
 }
 
 /** Return the offsets of the cells of a row; a bar inside of a cell has no space beside it. */

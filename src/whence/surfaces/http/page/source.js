@@ -31,13 +31,13 @@ export async function openCitation(answer, index) {
 }
 
 /** Open a stored document, with a passage of it marked where one is named. */
-export async function openDocument(collection, documentId, chunkId = "") {
+export async function openDocument(collection, documentId, chunkId = "", facts = {}) {
   const found = await open(() => json(documentPath(collection, documentId)));
   if (!found) return;
   const chunk = found.chunks.find((one) => one.id === chunkId);
   const marks = chunk ? [[chunk.char_start, chunk.char_end]] : [];
   const original = /^https?:\/\//.test(found.source_url || "") ? found.source_url : null;
-  draw({ ...found, marks, original, path: found.source_file, headings: found.chunks.map((one) => one.heading) },
+  draw({ ...facts, ...found, marks, original, path: found.source_file, headings: found.chunks.map((one) => one.heading) },
     { place: chunk ? placeOf(chunk.location) : "" });
 }
 
@@ -73,7 +73,7 @@ function draw(source, { place, answers = [], marker = null, picture = null }) {
   $("source").replaceChildren(
     make("div", { className: "top" }, marker === null ? "" : make("span", { className: "marker", textContent: `[${marker}]` }), title, closing()),
     make("p", { className: "soft" }, ...factsOf(source, place)), ...statesOf(source),
-    source.head ? headOf(source.head) : "", picture ? pictureOf(picture) : "", body);
+    source.head && !/^From: /.test(source.text) ? headOf(source.head) : "", picture ? pictureOf(picture) : "", body);
   title.focus({ preventScroll: true });
   const mark = body.querySelector("mark");
   // `scrollIntoView` would also move the page. Below a picture the text moves, else the whole pane.
@@ -84,7 +84,7 @@ function draw(source, { place, answers = [], marker = null, picture = null }) {
 function textOf(source, answers) {
   const marks = [...source.marks.map(([start, end]) => [start, end, "mark"]), ...answers].sort((a, b) => a[0] - b[0] || b[1] - a[1]);
   if (source.media === "code") return [codeOf(source.text, marks)];
-  return rendered(source.text, { marks, headings: new Set(source.headings ?? []) });
+  return rendered(source.text, { marks, headings: new Set([source.title, ...(source.headings ?? [])]) });
 }
 
 function codeOf(text, marks) {
@@ -95,7 +95,7 @@ function codeOf(text, marks) {
 
 function factsOf(source, place) {
   const parts = [place && make("span", { textContent: place }),
-    source.document_date && make("span", { textContent: dayOf(source.document_date) }),
+    source.document_date && !source.head && make("span", { textContent: dayOf(source.document_date) }),
     source.indexed_at && make("span", { textContent: t("source.indexed", { day: dayOf(source.indexed_at) }) }),
     source.original && make("a", { href: linkOf(source.original), textContent: t("source.original"), target: "_blank", rel: "noopener noreferrer" })];
   return parts.filter(Boolean).flatMap((one, at) => (at ? [" · ", one] : [one]));
