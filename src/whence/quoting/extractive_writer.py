@@ -42,6 +42,7 @@ _LIKE_A_MARKER = re.compile(r"\[(\s*\d[\d\s,;]*)\]")
 #: The beginning of an item of a list or a row of a table.
 _BEGINS_BLOCK = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]|[ \t]*\|")
 _SENTENCE_ENDS = tuple(".!?;:\u3002\uff01\uff1f")
+_CLOSING = (")", "]", "}")
 _NUMBERED = re.compile(r"\S*\d")
 #: Least width of wrapped text in characters, and how far its lines may end before that.
 _LEAST_WIDTH, _RAGGED = 50, 12
@@ -213,8 +214,11 @@ def _unwrapped(lines: Sequence[str]) -> Sequence[str]:
     """Return the lines of a paragraph as one if they were wrapped to fill a width.
 
     Lines of code, verse and addresses end where their author ended them: there the next word would have fitted.
-    So do lines that are sentences each, and lines that begin with a number each, as those of a log.
+    So do lines that are sentences each, and lines that begin with a number each, as those of a log. Where a
+    line begins with a bracket that closes, the lines are code.
     """
+    if any(line.lstrip().startswith(_CLOSING) for line in lines[1:]):
+        return lines
     width = max(map(len, lines), default=0)
     are_sentences = all(line.endswith(_SENTENCE_ENDS) for line in lines[:-1])
     if are_sentences or all(map(_NUMBERED.match, lines)):
