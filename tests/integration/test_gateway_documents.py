@@ -208,7 +208,9 @@ async def test_an_invisible_collection_looks_as_if_missing(client: Client) -> No
         told = [await client("GET", path.format(name)) for name in ("books", "never")]
         assert [one.status_code for one in told] == [404, 404]
         assert told[0].text.replace("books", "never") == told[1].text
-    assert await _tool_texts(client, "books") == await _tool_texts(client, "never")
+    texts = await _tool_texts(client, "books")
+    assert texts == await _tool_texts(client, "never")
+    assert '"values":[]' in texts[-1]
     chat = {"messages": [{"role": "user", "content": "Which words?"}]}
     told = [
         await client("POST", "/v1/chat/completions", json=chat | {"model": name})
@@ -228,6 +230,11 @@ async def _tool_texts(client: Client, collection: str) -> list[str]:
         result = (await client("POST", "/mcp", json=call)).json()["result"]
         assert result["isError"]
         texts.append(result["content"][0]["text"].replace(collection, "NAME"))
+    named = {"ref": {"type": "ref/resource", "uri": "whence://{collection}/{+document}"}}
+    known = {"context": {"arguments": {"collection": collection}}}
+    params = {"argument": {"name": "document", "value": ""}} | named | known
+    call = {"jsonrpc": "2.0", "id": 1, "method": "completion/complete", "params": params}
+    texts.append((await client("POST", "/mcp", json=call)).text)
     return texts
 
 

@@ -409,6 +409,8 @@ async def _complete(
     collection = known.get("collection")
     if name != "document" or not isinstance(collection, str):
         return []
+    if not await service.has_collection(access, collection):
+        return []
     # Ids that begin alike stand together; the one before them is their beginning itself.
     listed = ListDocuments(access, collection, _COMPLETIONS, begun, unread=False)
     ids = [one.key for one in await service.run(caller, listed)]
