@@ -35,8 +35,8 @@ WIKI = "/v1/collections/wiki/documents"
 class Client:
     """Sends requests with tokens."""
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, http: httpx.AsyncClient, engine: Engine) -> None:
+        self._http, self.engine = http, engine
 
     async def __call__(
         self, method: str, path: str, token: str = "", **options: Any
@@ -100,7 +100,7 @@ async def client(tmp_path: Path, database_url: str, writer: Any) -> AsyncIterato
         app = gateway(Service(engine, "wiki", concurrent=2), rights, hosts={"127.0.0.1"})
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            yield Client(http)
+            yield Client(http, engine)
 
 
 async def test_a_document_is_stored_listed_shown_replaced_and_removed(client: Client) -> None:
@@ -198,11 +198,19 @@ async def test_hidden_documents_look_as_if_missing(client: Client) -> None:
 async def test_an_invisible_collection_looks_as_if_missing(client: Client) -> None:
     """A collection of hidden documents is told as one that does not exist, on every path."""
     await client.store("finance", ("a.md", "Hidden words."), collection="books")
-    paths = ("/v1/collections/{}/documents", "/v1/collections/{}/documents/a.md", "/v1/models/{}")
+    paths = (
+        "/v1/collections/{}/documents",
+        "/v1/collections/{}/documents/a.md",
+        "/v1/collections/{}/stale",
+        "/v1/models/{}",
+    )
     for path in paths:
         told = [await client("GET", path.format(name)) for name in ("books", "never")]
         assert [one.status_code for one in told] == [404, 404]
         assert told[0].text.replace("books", "never") == told[1].text
+    texts = await _tool_texts(client, "books")
+    assert texts == await _tool_texts(client, "never")
+    assert '"values":[]' in texts[-1]
     chat = {"messages": [{"role": "user", "content": "Which words?"}]}
     told = [
         await client("POST", "/v1/chat/completions", json=chat | {"model": name})
@@ -211,6 +219,32 @@ async def test_an_invisible_collection_looks_as_if_missing(client: Client) -> No
     assert told[0].text.replace("books", "never") == told[1].text
     seen = (await client("GET", "/v1/models", "finance")).json()["data"]
     assert [one["id"] for one in seen] == ["books"]
+
+
+async def _tool_texts(client: Client, collection: str) -> list[str]:
+    """Return what tools report of a collection, by a name that stands for it."""
+    texts = []
+    for tool in ("documents", "stale"):
+        params = {"name": tool, "arguments": {"collection": collection}}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        result = (await client("POST", "/mcp", json=call)).json()["result"]
+        assert result["isError"]
+        texts.append(result["content"][0]["text"].replace(collection, "NAME"))
+    named = {"ref": {"type": "ref/resource", "uri": "whence://{collection}/{+document}"}}
+    known = {"context": {"arguments": {"collection": collection}}}
+    params = {"argument": {"name": "document", "value": ""}} | named | known
+    call = {"jsonrpc": "2.0", "id": 1, "method": "completion/complete", "params": params}
+    texts.append((await client("POST", "/mcp", json=call)).text)
+    return texts
+
+
+async def test_a_collection_of_unread_files_is_listed(client: Client, tmp_path: Path) -> None:
+    """A file that could not be read is listed although its collection has no document."""
+    (folder := tmp_path / "f").mkdir()
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 no more")
+    await client.engine.index([folder], collection="broken")
+    rows = (await client("GET", "/v1/collections/broken/documents")).json()["documents"]
+    assert [(one["path"], one["state"]) for one in rows] == [("broken.pdf", "failed")]
 
 
 async def test_names_that_are_no_relative_paths(client: Client) -> None:

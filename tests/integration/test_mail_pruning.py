@@ -53,3 +53,32 @@ async def test_attachments_are_pruned_when_their_mail_loses_them(
         report = await engine.index([folder], prune=True)
         assert report.documents.removed == 1
         assert await found() == {"a.eml", "a.eml/two.txt"}
+
+
+@pytest.mark.asyncio
+async def test_the_reason_names_the_attachment(
+    tmp_path: Path, new_home: Callable[[Path], Path]
+) -> None:
+    """A mail that is read says which attachment was not, and why; one that fails makes the mail fail."""
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    async with Engine(
+        home=new_home(tmp_path / "home"), embedder=HashEmbedder(), reranker="none"
+    ) as engine:
+        for name, data in (("plans.zip", b"PK\x03\x04" + bytes(40)), ("plan.pdf", b"a note")):
+            message = EmailMessage()
+            message["Subject"] = "Plans"
+            message.set_content("The plans are attached.")
+            message.add_attachment(data, maintype="application", subtype="x", filename=name)
+            (folder / f"{name}.eml").write_bytes(message.as_bytes())
+        report = await engine.index([folder])
+        listed = {one.path: (one.state, one.reason) for one in await engine.documents()}
+
+    reasons = {one.path: (one.state, one.reason.split(":")[0]) for one in report.files}
+    assert reasons == {
+        "plan.pdf.eml": ("failed", "plan.pdf"),
+        "plans.zip.eml": ("read", "plans.zip"),
+    }
+    assert {one.path: one.reason for one in report.files} == {
+        path: reason for path, (_, reason) in listed.items()
+    }

@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from whence import Access, Engine
-from whence.operations.documents import DocumentEntry
+from whence.operations.documents import DocumentEntry, ListDocuments
+from whence.operations.history import ExportCases
+from whence.operations.rights_preview import PreviewRights
+from whence.operations.stale import ListStale
 from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput, NotFound
 from whence.store.postgres.store import PostgresStore
@@ -135,3 +139,34 @@ async def test_a_stored_root_moves_with_its_name(engine: Engine, tmp_path: Path)
 
     assert (moved.documents.unchanged, moved.documents.added) == (1, 0)
     assert (await _listed(engine))["a.md"].root == "handbook"
+
+
+async def test_collections_that_do_not_exist(engine: Engine, tmp_path: Path) -> None:
+    """Whatever lists a collection refuses one that is not there; one without documents is an empty list."""
+    (folder := tmp_path / "f").mkdir()
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 no more")
+    await engine.index([folder])
+    empty: tuple[Any, ...] = (ListDocuments(state="read"), ListStale(), ExportCases("default"))
+    for one in empty:
+        assert await engine.run(one) == []
+        with pytest.raises(NotFound, match="there is no collection 'no'"):
+            await engine.run(replace(one, collection="no"))
+
+
+async def test_rights_of_a_file_of_a_known_folder(engine: Engine, tmp_path: Path) -> None:
+    """A file is shown with the rule that an index run applies: that of its path below the known folder."""
+    folder = _write(tmp_path / "share", p="Words.")
+    _write(folder / "hr", s="Secrets.")
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[rule]]\npath = "**"\nacl = ["staff"]\n[[rule]]\npath = "hr/**"\nacl = ["hr"]\n'
+    )
+    asked = PreviewRights([folder / "hr" / "s.md"], rights=rules)
+    (alone,) = await engine.run(asked)
+    await engine.index([folder], rights=rules)
+    (known,) = await engine.run(asked)
+
+    assert (alone.path, alone.rule, alone.acl) == ("s.md", "**", ("staff",))
+    assert (known.path, known.rule, known.acl) == ("hr/s.md", "hr/**", ("hr",))
+    stored = await engine.index([folder / "hr" / "s.md"], rights=rules)
+    assert stored.documents.unchanged == 1

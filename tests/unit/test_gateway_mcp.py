@@ -46,6 +46,9 @@ class StubService:
     async def collections(self, access: Access) -> list[Any]:
         return [SimpleNamespace(name=name) for name in ("b", "a")]
 
+    async def has_collection(self, access: Access, name: str) -> bool:
+        return True
+
     async def run(self, caller: Caller, operation: Any) -> Any:
         if isinstance(operation, ListDocuments):
             ids = [f"{n:03}" for n in range(150)]

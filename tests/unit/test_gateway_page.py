@@ -15,6 +15,7 @@ from tests.support.pdf_canvas import Canvas, canvas_pdf
 
 from whence.evaluation.gate.files import SuiteFile
 from whence.schema.access import Access
+from whence.schema.errors import NotFound
 from whence.store.reader_records import ReaderSession
 from whence.surfaces.http.admission import TooManyRequests
 from whence.surfaces.http.attempts import FIRST_WAIT_S, FREE, LONGEST_WAIT_S, Attempts
@@ -595,7 +596,8 @@ async def test_feedback_becomes_a_case(server: PageServer) -> None:
     assert right["expected_targets"] == [{"hint": "leave.md"}]
     assert right["answer_id"] == answer["answer_id"]
     assert right["collection_version"] > 0
-    assert await server.engine.owner.export_cases("elsewhere") == []
+    with pytest.raises(NotFound):
+        await server.engine.owner.export_cases("elsewhere")
     convert({"version": "1", "queries": [right]}, SuiteFile)
 
 

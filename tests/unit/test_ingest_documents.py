@@ -63,6 +63,22 @@ def test_ids_are_relative_paths_in_a_fixed_order(tmp_path: Path) -> None:
     assert list(loaded(tmp_path)) == ["B.md", "a/a/x.txt", "a/z.md", "b.md"]
 
 
+def test_files_without_text_say_what_they_have(tmp_path: Path) -> None:
+    """The reason names the kinds of what is left out, and the counts stand beside it: it may be text."""
+    cell = {"cell_type": "markdown", "metadata": {}, "source": "![](attachment:scan.png)"}
+    picture = {"scan.png": {"image/png": "iVBORw0KGgo="}}
+    for name, attached in (("scan.ipynb", picture), ("blank.ipynb", {})):
+        cells = [cell | {"attachments": attached}] if attached else []
+        notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+        (tmp_path / name).write_text(json.dumps(notebook))
+    outcomes = load_documents([tmp_path], chunker=CHUNKER)
+    found = {Path(one.path).name: one for one in outcomes if isinstance(one, Skipped)}
+
+    assert found["scan.ipynb"].reason == "contains no text, only pictures"
+    assert set(found["scan.ipynb"].left_out) == {"pictures"}
+    assert (found["blank.ipynb"].reason, found["blank.ipynb"].left_out) == ("contains no text", {})
+
+
 @pytest.mark.parametrize("name", ["with space.md", "naïve 漢字.md", "new\nline.md", "UPPER.MD", "#?%.md"])  # fmt: skip
 def test_unusual_names_are_ids(tmp_path: Path, name: str) -> None:
     """A Unicode name is the id, unchanged; its URL is a valid relative URL."""

@@ -159,12 +159,6 @@ def test_damaged_files_fail_with_a_reason(name: str, data: bytes) -> None:
         parsed(name, data)
 
 
-def test_a_pdf_without_text_says_what_to_do() -> None:
-    """Scanned pages are not silently empty."""
-    with pytest.raises(BadInput, match="OCR"):
-        parsed("a.pdf", make_pdf([[]]))
-
-
 def test_word_has_headings_and_tables() -> None:
     """Styles are headings; a table is its rows."""
     document = parsed(

@@ -390,3 +390,44 @@ def test_a_list_of_links_is_text_where_the_text_introduces_it() -> None:
     assert "- Oak\n- Ash\n- Elm\n- Fir\n- Yew" in page.text
     assert "Home" not in page.text
     assert "News" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<h2><button aria-expanded=false>The <b>fee</b></button></h2><p>It is 55 euro.", "The fee\n\nIt is 55 euro."),
+        ("<dl><dt><button>The fee</button><dd>It is 55 euro.</dl>", "The fee\n    It is 55 euro."),
+        ("<h2>The fee <button>Copy link</button></h2><p>It is 55 euro.<button>Buy</button>", "The fee\n\nIt is 55 euro."),
+        ("<h2><button><svg></svg></button></h2><p>It is 55 euro.", "It is 55 euro."),
+    ],
+)  # fmt: skip
+def test_a_button_is_text_where_it_is_a_title(source: str, expected: str) -> None:
+    """The titles of parts that open and close are buttons; those beside a title, and all others, are tools."""
+    assert parsed("a.html", source).text == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "is_text"),
+    [
+        ("<header><h1>Fees</h1><p>By Ida</header>", True),
+        ("<header role=banner><h1>Fees</h1><p>By Ida</header>", True),
+        ("<header><p>By Ida</header>", False),
+        ("<header><h1><a href=/>Ferry company</a></h1><p>By Ida</header>", False),
+        ("<header><h1>Fees</h1><p>By Ida<nav><a href=/>Home</a></nav></header>", False),
+        ("<header><h1>Ferry company</h1><p>By Ida</header><h1>Fees</h1>", False),
+    ],
+)
+def test_the_header_of_a_page_is_text_where_it_has_the_title(header: str, is_text: bool) -> None:
+    """Title, author and date stand in it; the name of a site with links does, too, and is no text."""
+    text = parsed("a.html", f"<body>{header}<p>The fee is 55 euro.</p></body>").text
+
+    assert ("By Ida" in text) == is_text
+    assert text.endswith("The fee is 55 euro.")
+
+
+def test_a_remark_belongs_to_its_section() -> None:
+    """An element `aside` in a section is a part of it, one of the page is none."""
+    section = "<section><h2>Fees</h2><p>The fee is 55 euro.</p><aside>From May.</aside></section>"
+    document = parsed("a.html", f"<body>{section}<aside>Other pages</aside></body>")
+
+    assert document.text == "Fees\n\nThe fee is 55 euro.\n\nFrom May."

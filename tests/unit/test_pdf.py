@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from tests.support.pdf_canvas import Canvas, canvas_pdf, width_of
 
+from whence.ingest import ocr
 from whence.ingest.blocks import ParsedDocument
 from whence.ingest.loader_registry import loader_for
 from whence.ingest.pdf_layout import Segment, rows_of
@@ -493,7 +494,7 @@ def test_values_of_forms_stand_beside_their_labels() -> None:
 
 
 def test_remarks_pictures_and_pages_without_text_are_counted() -> None:
-    """What was seen and not taken has a number each; a document of pictures only is refused."""
+    """What was seen and not taken has a number each."""
     page, scan = Canvas(), Canvas()
     page.lines(72, 700, LEFT)
     page.picture(72, 300, 200, 100)
@@ -504,8 +505,20 @@ def test_remarks_pictures_and_pages_without_text_are_counted() -> None:
 
     assert document.text == f"{' '.join(LEFT)}\n\nTyped on the page."
     assert document.left_out == {"pictures": 1, "comments": 1, "pages without text": 2}
-    with pytest.raises(BadInput, match=r"has 2 pages without text \(scanned\?\)"):
-        read(canvas_pdf([scan, scan]))
+
+
+def test_a_pdf_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are pictures fail where nothing looks for text in them; else they have none, as blank ones."""
+    blank, scan = Canvas(), Canvas()
+    scan.picture(0, 0, 612, 792)
+    monkeypatch.setattr(ocr, "is_available", lambda: False)
+    for pages, said in (([scan], "1 page"), ([scan, blank], "2 pages")):
+        with pytest.raises(BadInput, match=rf"has {said} without text \(scanned\?\)"):
+            read(canvas_pdf(pages))
+    assert (read(canvas_pdf([blank])).blocks, read(canvas_pdf([blank])).left_out) == ((), {})
+    monkeypatch.setattr(ocr, "is_available", lambda: True)
+    document = read(canvas_pdf([scan, scan]))
+    assert (document.blocks, document.left_out) == ((), {"pictures": 2})
 
 
 @pytest.mark.parametrize(

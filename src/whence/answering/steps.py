@@ -67,7 +67,7 @@ def require_model(question: Question) -> None:
     if question.only_quotes:
         raise BadInput(
             "a deep question needs a language model, and none is configured",
-            hint="name one (WHENCE_WRITER), or ask without --deep (deep: true)",
+            hint="name one (WHENCE_WRITER), or ask without --deep",
         )
 
 

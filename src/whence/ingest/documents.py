@@ -425,12 +425,14 @@ class _LoadRun:
                 head = member.data[:HEAD_BYTES]
                 suffix = readable_suffix(suffix, suffixes, head, lambda: member.data)
         except BadInput as error:
-            return Skipped(path=path, reason=error.message, document_id=document_id)
+            part = _inside(parent.file, path)
+            return Skipped(path=path, reason=error.message, document_id=document_id, part=part)
         file = replace(parent.file, document_id=document_id, suffix=suffix)
         if not member.data:
-            return Skipped(path=path, reason="empty")
+            return Skipped(path=path, reason="empty", part=_inside(file, path))
         if loader_for(file).records is not None:
-            return Skipped(path=path, reason="a file of records inside a document")
+            reason = "a file of records inside a document"
+            return Skipped(path=path, reason=reason, part=_inside(file, path))
         depth = parent.depth + 1
         return self._part(file, member.data, parent.source, document_id, depth=depth, path=path)
 
@@ -491,7 +493,10 @@ class _LoadRun:
     ) -> Iterator[LoadResult]:
         """Yield the result of an item, and begin the documents inside it."""
         members: list[_Item] = []
-        yield self._result(item, stored, was_sent, members)
+        result = self._result(item, stored, was_sent, members)
+        if isinstance(item, _Source) and isinstance(result, LoadFailure | Skipped):
+            result = replace(result, part=_inside(item.file, item.part))
+        yield result
         for each in members:
             begun.append((each, isinstance(each, _Source) and self._send(each, stored)))
 
@@ -553,8 +558,7 @@ class _LoadRun:
         if parsed is None:
             result = Unchanged(document_id=document_id, kind=kind, source=item.source)
         elif draft is None:
-            empty = Skipped(path=item.display_path, reason="contains no text", line=item.line)
-            return _in_file(empty, item.source)
+            return _in_file(_without_text(item, parsed.left_out), item.source)
         else:
             result = LoadedDocument(
                 draft=draft,
@@ -609,6 +613,19 @@ def _described(parsed: ParsedDocument, entry: SourceEntry) -> ParsedDocument:
         date=parsed.date or iso_date(entry.metadata.get("date", "")),
         source_url=parsed.source_url if states_url else entry.url or parsed.source_url,
     )
+
+
+def _without_text(item: _Source, left_out: Mapping[str, int]) -> Skipped:
+    """Return a document without text, with what it has instead: a text may be a picture of one."""
+    seen = {kind: count for kind, count in left_out.items() if count}
+    only = f", only {', '.join(sorted(seen))}" if seen else ""
+    reason = f"contains no text{only}"
+    return Skipped(path=item.display_path, reason=reason, line=item.line, left_out=seen)
+
+
+def _inside(file: SourceFile, part: str) -> str:
+    """Return the path of a document inside a file, from its path for display."""
+    return part.removeprefix(f"{file.display_path}/")
 
 
 def _failure(

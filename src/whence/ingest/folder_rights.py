@@ -11,9 +11,11 @@ acl = ["hr"]
 clearance = 2
 ```
 
-Patterns are those of `.gitignore`, relative to the root. The most specific rule of a file holds: that with the
-most names without `*`, then with the most other characters. A file without a rule is refused, so that a folder
-that nobody thought of does not become public. Tags only narrow those of the run and of the document itself.
+Patterns are those of `.gitignore`, relative to the root, wherever the file of rules lies. The root is the
+folder that is named; of a file that is named alone it is the known one around it, else its folder. The most
+specific rule of a file holds: that with the most names without `*`, then with the most other characters. A
+file without a rule is refused, so that a folder that nobody thought of does not become public. Tags only
+narrow those of the run and of the document itself.
 """
 
 from __future__ import annotations

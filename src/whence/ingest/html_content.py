@@ -15,7 +15,9 @@ from whence.schema.errors import BadInput
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-#: Elements without content; buttons are no text, what they show is.
+#: What may be all of a button: the title of a part that it opens.
+_TITLES = f"{ALL_HEADINGS}, dt, [role=heading]"
+#: Elements without content; other buttons are no text, what they show is.
 _NO_CONTENT = "script:not([type^='math/tex']), style, canvas, button, datalist, dialog:not([open])"
 #: Parts of generated pages that are no text: links to headings and sources, line numbers, contents, buttons.
 _TOOLS = (
@@ -38,8 +40,11 @@ _EDIT_LINK = re.compile(
 )
 #: Boilerplate.
 _BOILERPLATE = "nav, aside, form, [role=navigation], [role=search], [role=complementary], [role=menu], [role=menubar]"
-#: Boilerplate unless inside an article: the header of an article contains its title.
+#: Boilerplate unless inside an article: the header of an article contains its title. So does the header of a
+#: page with its only first heading, unless it leads elsewhere.
 _PAGE_BOILERPLATE = "header, footer, [role=banner], [role=contentinfo]"
+#: Parts of the section or article that they are in.
+_OF_SECTIONS = f"{_PAGE_BOILERPLATE}, aside"
 _MAIN = ("main, [role=main]", "article", "body")
 #: Ids and classes of boilerplate in pages without the elements above.
 _BOILERPLATE_NAMES = re.compile(
@@ -76,13 +81,13 @@ def main_content(page: LexborHTMLParser, kept: Set[int] = frozenset()) -> Lexbor
         else root.css("nav")
     )
     sections = root.css("article, section")
-    inside = {below.mem_id for node in sections for below in node.css(_PAGE_BOILERPLATE)}
-    banners = {node.mem_id for node in root.css(_PAGE_BOILERPLATE)} & inside
+    inside = {below.mem_id for node in sections for below in node.css(_OF_SECTIONS)}
+    inside |= {node.mem_id for node in root.css("header") if _is_title_block(node, page)}
     whole = len(collapse_spaces(root.text()))
     left = [
         node
         for node in boilerplate
-        if node.mem_id not in kept | banners
+        if node.mem_id not in kept | inside
         and not (node.tag == "form" and _is_content(node, whole))
     ]
     for node in outermost(left):
@@ -92,6 +97,13 @@ def main_content(page: LexborHTMLParser, kept: Set[int] = frozenset()) -> Lexbor
     return root
 
 
+def _is_title_block(header: LexborNode, page: LexborHTMLParser) -> bool:
+    """Return whether a header has the title of the page, and neither links in it nor tools beside it."""
+    titles = header.css("h1")
+    others = header.css("nav, form, h1 a, [role=navigation], [role=search]")
+    return len(titles) == 1 and len(page.css("h1")) == 1 and not others
+
+
 def _is_content(form: LexborNode, whole: int) -> bool:
     """Return whether a form is the page itself, or was filled in."""
     return 2 * len(collapse_spaces(form.text())) > whole or is_filled(form)
@@ -99,6 +111,11 @@ def _is_content(form: LexborNode, whole: int) -> bool:
 
 def remove_tools(page: LexborHTMLParser) -> None:
     """Remove what is no text on any page. A page that is hidden as a whole, until a script shows it, stays."""
+    for title in page.css(_TITLES):
+        words = collapse_spaces(title.text())
+        for button in title.css("button"):
+            if words and collapse_spaces(button.text()) == words:
+                button.unwrap()
     for selector in (_NO_CONTENT, _TOOLS):
         found = [node for node in page.css(selector) if node.tag not in ("html", "body")]
         for node in outermost(found):

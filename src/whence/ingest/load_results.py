@@ -65,6 +65,8 @@ class LoadFailure(msgspec.Struct, frozen=True, kw_only=True):
     """Rights that the run gives its file; None when it has none, and nobody but the owner may know of it."""
     line: int = 0
     """Line of the record in its file; 0 for a whole file."""
+    part: str = ""
+    """Path inside the file, of a document inside it; empty for the whole file."""
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,10 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     """As of `LoadFailure`."""
     size: int = -1
     """Bytes of the file when nothing of it is missing, which is 0; else -1."""
+    part: str = ""
+    """As of `LoadFailure`."""
+    left_out: dict[str, int] = {}
+    """What its loader saw and did not take, by kind, of a file without text."""
     is_wanted: bool = True
     """False for a file that the user excluded, and for a link to another document: it counts as not there."""
 

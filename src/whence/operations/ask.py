@@ -17,6 +17,7 @@ from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
 from whence.schema.message import Message
 from whence.schema.terms import Triple
+from whence.text.normalization import is_blank
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -115,7 +116,7 @@ class Ask(Operation[Answer], frozen=True):
                 hint="leave out history and previous_answer, or follow",
             )
         if self.steps and not self.deep:
-            raise BadInput("steps are those of a deep question", hint="add --deep (deep: true)")
+            raise BadInput("steps are those of a deep question", hint="add --deep")
         if self.diversity is not None or self.diversity_lambda is not None:
             check_diversity(self.diversity, self.diversity_lambda)
         if self.mode is not None:
@@ -216,7 +217,7 @@ def check_question(
     """
     if not isinstance(query, str):
         raise BadInput(f"a question is a text, not a {type(query).__name__}")
-    if not query.strip():
+    if is_blank(query):
         raise BadInput("the question is blank", hint="ask something")
     check_text("the question", query)
     if max_bytes is not None and len(query.encode()) > max_bytes:

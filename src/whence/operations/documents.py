@@ -18,6 +18,7 @@ from whence.schema.errors import BadInput, NotFound
 from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
 from whence.store.source_states import Order, SourceRoot, State
+from whence.store.validation import missing_collection
 
 if TYPE_CHECKING:
     from whence.operations.session import Session
@@ -175,6 +176,16 @@ class ListCollections(Operation[list[ListedCollection]], frozen=True):
         return await (await session.store()).visible_collections(self.access, self.names)
 
 
+async def check_collection_exists(store: Store, name: str) -> None:
+    """Refuse a collection that has neither a model nor folders; one whose documents are hidden exists.
+
+    Raises:
+        NotFound: There is no such collection.
+    """
+    if await store.collection_model(name) is None and not await store.source_roots(name):
+        raise missing_collection(name)
+
+
 class ListDocuments(Operation[list[DocumentEntry]], frozen=True):
     """List the documents of a collection, and the files of its folders that were not read."""
 
@@ -200,6 +211,7 @@ class ListDocuments(Operation[list[DocumentEntry]], frozen=True):
 
         Raises:
             BadInput: There is no such state or order, or `after` is no key of a list in this order.
+            NotFound: There is no such collection.
         """
         if self.order not in get_args(Order):
             raise BadInput(f"there is no order {self.order!r}", hint="use key or newest")
@@ -217,6 +229,8 @@ class ListDocuments(Operation[list[DocumentEntry]], frozen=True):
             unread=self.unread,
             order=self.order,
         )
+        if not listed:
+            await check_collection_exists(store, self.collection)
         roots = await store.source_roots(self.collection)
         return await asyncio.to_thread(lambda: [_entry(roots, one, self.order) for one in listed])
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, get_
 import msgspec
 from msgspec import Meta
 
+from whence.operations.documents import check_collection_exists
 from whence.operations.operation import Operation
 from whence.operations.source_roots import is_changed
 from whence.operations.trace_access import find_trace, load_trace, wait_for_traces
@@ -294,6 +295,9 @@ class ExportCases(Operation[list[dict[str, Any]]], frozen=True):
         A case has the fields of a query of `whence eval gate`, then the answer, its collection and the version
         of that. The documents that a right answer cites are what its question should find; what others should
         find nobody has said.
+
+        Raises:
+            NotFound: There is no such collection, and no case of a removed one.
         """
         store = await session.store()
         cases = []
@@ -324,6 +328,8 @@ class ExportCases(Operation[list[dict[str, Any]]], frozen=True):
                     "given_at": one.given_at,
                 }
             )
+        if self.collection and not cases:
+            await check_collection_exists(store, self.collection)
         return sorted(cases, key=_case_id)
 
     def count(self, result: list[dict[str, Any]]) -> int:

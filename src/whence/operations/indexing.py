@@ -383,6 +383,7 @@ class _IndexRun:
         self.secret: set[tuple[str, str]] = set()
         """Files of which nobody but the owner may know."""
         self._files: dict[tuple[str, str], FileReport] = {}
+        self._read_from: dict[tuple[str, str], ReadSource] = {}
         #: Of each file that may hold documents that were not found, its path, and whether it failed.
         self._protected: dict[tuple[str, str], tuple[str, bool]] = {}
         self._noted: list[SourceFileState] = []
@@ -537,8 +538,9 @@ class _IndexRun:
         if isinstance(item, Skipped):
             source = msgspec.structs.replace(source, size=item.size)
         key = item.root, item.file
-        # Of the state of a file nobody could tell which record it is about.
-        reason = f"line {item.line}: {item.reason}" if item.line else item.reason
+        # Of the state of a file nobody could tell which record or attachment it is about.
+        place = f"line {item.line}" if item.line else item.part
+        reason = f"{place}: {item.reason}" if place else item.reason
         self._unread[item.path] = item.reason
         if isinstance(item, LoadFailure):
             self._fail(item.path, item.reason)
@@ -552,7 +554,7 @@ class _IndexRun:
         reasons[item.reason] = reasons.get(item.reason, 0) + 1
         if item.document_id is not None:
             self._protected.setdefault(key, (item.file, False))
-        self._set_state(source, "skipped", reason, is_wanted=item.is_wanted)
+        self._set_state(source, "skipped", reason, is_wanted=item.is_wanted, left_out=item.left_out)
 
     def _set_state(
         self,
@@ -562,6 +564,7 @@ class _IndexRun:
         *,
         draft: DocumentDraft | None = None,
         is_wanted: bool = True,
+        left_out: Mapping[str, int] = {},
     ) -> None:
         """Report the state of a file; of several documents the worst counts."""
         if source is None or not source.file or source.file.endswith("/"):
@@ -574,12 +577,18 @@ class _IndexRun:
         )
         if _ORDER.index(state) >= _ORDER.index(found.state):
             found.state, found.reason = state, reason or found.reason
+        else:
+            # What is inside a file that was read may be skipped before or after it is stored.
+            found.reason = found.reason or reason
+            source = self._read_from.get(key, source)
         if state in ("read", "unchanged"):
             found.document_id = source.document_id or None
+            self._read_from[key] = source
         if draft is not None:
             found.encoding = draft.encoding or found.encoding
-            for kind, count in draft.left_out.items():
-                found.left_out[kind] = found.left_out.get(kind, 0) + count
+            left_out = draft.left_out
+        for kind, count in left_out.items():
+            found.left_out[kind] = found.left_out.get(kind, 0) + count
         if self.store is not None and source.root and is_wanted and key not in self.secret:
             self._note_state(source, found)
 

@@ -15,6 +15,7 @@ from whence.schema.access import DocumentTags
 from whence.schema.errors import BadInput
 
 if TYPE_CHECKING:
+    from whence.ingest.catalogue import Catalogue
     from whence.ingest.folder_rights import FolderRights
     from whence.ingest.reader import DocumentReader
     from whence.operations.session import Session
@@ -55,6 +56,8 @@ class PreviewRights(Operation[list[FileRights]], frozen=True):
     """Rights that readers need, in addition to each document's own."""
     exclude: Annotated[tuple[str, ...], Offered(metavar="GLOB")] = ()
     """Files to leave out, in the syntax of `.gitignore`."""
+    collection: str = "default"
+    """Collection whose folders are known: a file below one of them is that folder's."""
 
     async def run(self, session: Session) -> list[FileRights]:
         """Return the rights of each document, and the files that would not be stored, in the order of reading.
@@ -63,13 +66,17 @@ class PreviewRights(Operation[list[FileRights]], frozen=True):
             BadInput: A path does not exist, or a pattern or rule is invalid.
         """
         from whence.ingest.folder_rights import read_folder_rights
+        from whence.operations.source_roots import open_catalogue
 
         rules = None if self.rights is None else read_folder_rights(self.rights)
+        paths = [Path(path) for path in self.paths]
+        catalogue = await open_catalogue(session, self.collection, paths, dry_run=True)
         with session.readers.reader() as reader:
-            return await asyncio.to_thread(lambda: list(self._preview(rules, reader)))
+            return await asyncio.to_thread(lambda: list(self._preview(rules, catalogue, reader)))
 
-    def _preview(self, rules: FolderRights | None, reader: DocumentReader) -> Iterator[FileRights]:
-        from whence.ingest.catalogue import Catalogue
+    def _preview(
+        self, rules: FolderRights | None, catalogue: Catalogue | None, reader: DocumentReader
+    ) -> Iterator[FileRights]:
         from whence.ingest.chunking import Chunker
         from whence.ingest.documents import load_documents
         from whence.ingest.load_results import LoadedDocument, Unchanged
@@ -80,7 +87,7 @@ class PreviewRights(Operation[list[FileRights]], frozen=True):
             chunker=Chunker(lambda parts: [len(part.split()) for part in parts]),
             tags=self.tags,
             reader=reader,
-            catalogue=Catalogue(),
+            catalogue=catalogue,
             exclude=self.exclude,
             rights=rules,
         )

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from whence.flow.setting_values import parse_duration
 from whence.operations.changes import parse_moment
+from whence.operations.documents import check_collection_exists
 from whence.operations.operation import Offered, Operation
 from whence.operations.source_roots import is_changed
 from whence.operations.trace_access import wait_for_traces
@@ -63,6 +64,7 @@ class ListStale(Operation[list[StaleDocument]], frozen=True):
 
         Raises:
             BadInput: `since` is neither an age nor a date.
+            NotFound: There is no such collection.
         """
         since = _moment(self.since)
         await wait_for_traces(session)
@@ -73,6 +75,8 @@ class ListStale(Operation[list[StaleDocument]], frozen=True):
         for answer in answers:
             for name in answer.of(self.collection).cited:
                 asked.setdefault(name, []).append(answer.asked_at)
+        if not asked:
+            await check_collection_exists(store, self.collection)
         known = await store.describe_documents(self.collection, sorted(asked), self.access)
         roots = await store.source_roots(self.collection)
         found = [

@@ -52,6 +52,7 @@ from whence.schema.search import (
     truncate_query,
 )
 from whence.schema.texts import ChunkText
+from whence.text.normalization import is_blank
 from whence.text.spelling import correct_text
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def check_search(query: str, top_k: int, threshold: float, *, min_characters: in
     if not isinstance(query, str):
         raise BadInput(f"query_text must be a string, not {type(query).__name__}", hint=_TEXT_HINT)
     stripped = query.strip()
-    if not stripped:
+    if is_blank(query):
         raise BadInput("query_text cannot be empty", hint=_TEXT_HINT)
     check_text("query_text", query)
     if len(stripped) < min_characters:

@@ -134,6 +134,15 @@ def clean(text: str) -> str:
     return _OTHER_DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), plain)
 
 
+def is_blank(text: str) -> bool:
+    r"""Return whether a text has no character that somebody sees.
+
+    >>> is_blank(" \u200b\u2003"), is_blank("?")
+    (True, False)
+    """
+    return not text.strip() or not clean(text).strip()
+
+
 def fold(text: str) -> str:
     """Lower the case, and remove accents and the vowel marks of Hebrew and Arabic.
 

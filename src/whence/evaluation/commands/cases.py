@@ -34,7 +34,7 @@ def cases(
     settings = settings_of(context)
     is_named = settings.origin("collection") != "default"
     collection = settings.collection if is_named else None
-    found = run_operation(context, ExportCases(collection), reads="the feedback of readers")
+    found = run_operation(context, ExportCases(collection), reads="feedback of readers")
     suite: dict[str, Any] = {"version": _VERSION, "queries": found}
     if out is not None:
         write_text(out, json_text(suite))

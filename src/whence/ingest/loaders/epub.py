@@ -96,5 +96,5 @@ def _has_own_text(body: LexborNode, notes: Notes) -> bool:
 
 
 LOADERS = (
-    Loader(name="EPUB", suffixes=(".epub",), parse_file=load_epub, is_binary=True, version="3"),
+    Loader(name="EPUB", suffixes=(".epub",), parse_file=load_epub, is_binary=True, version="4"),
 )

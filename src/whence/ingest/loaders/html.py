@@ -116,5 +116,5 @@ def decode_html(data: bytes, encoding: str = "") -> DecodedText:
 
 
 LOADERS = (
-    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="11"),
+    Loader(name="HTML", suffixes=(".html", ".htm", ".xhtml"), parse_file=load_html, version="12"),
 )

@@ -337,6 +337,6 @@ def _message_name(data: bytes) -> str:
 
 
 LOADERS = (
-    Loader(name="mail", suffixes=(".eml",), parse_file=load_mail, is_binary=True, version="2"),
+    Loader(name="mail", suffixes=(".eml",), parse_file=load_mail, is_binary=True, version="3"),
     Loader(name="mailbox", suffixes=(".mbox", ".mbx"), records=read_messages),
 )

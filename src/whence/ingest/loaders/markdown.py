@@ -377,6 +377,6 @@ LOADERS = (
         suffixes=(".md", ".markdown"),
         parse_file=load_markdown,
         is_plain=True,
-        version="11",
+        version="12",
     ),
 )

@@ -46,5 +46,5 @@ def _decoded(part: EmailMessage, encoding: str) -> DecodedText:
 
 
 LOADERS = (
-    Loader(name="saved pages", suffixes=(".mhtml", ".mht"), parse_file=load_mhtml, version="3"),
+    Loader(name="saved pages", suffixes=(".mhtml", ".mht"), parse_file=load_mhtml, version="4"),
 )

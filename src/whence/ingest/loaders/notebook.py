@@ -156,4 +156,4 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-LOADERS = (Loader(name="notebooks", suffixes=(".ipynb",), parse_file=load_notebook, version="3"),)
+LOADERS = (Loader(name="notebooks", suffixes=(".ipynb",), parse_file=load_notebook, version="4"),)

@@ -55,19 +55,17 @@ def load_pdf(file: SourceFile, data: bytes) -> ParsedDocument:
     empty = sum(not page.letters and page.pictures > 0 for page in pages)
     if not pages:
         raise BadInput("is not a readable PDF: all pages are damaged")
-    if not any(page.letters for page in pages):
-        remedy = (
-            "OCR found none in them"
-            if ocr.is_available()
-            else "install tesseract for OCR (Debian: tesseract-ocr), or run OCR on it first"
-        )
-        raise BadInput(f"has {len(pages):,} pages without text (scanned?): {remedy}")
+    has_text = any(page.letters for page in pages)
+    if empty and not has_text and not ocr.is_available():
+        remedy = "install tesseract for OCR (Debian: tesseract-ocr), or run OCR on it first"
+        counted = f"{len(pages):,} page{'' if len(pages) == 1 else 's'}"
+        raise BadInput(f"has {counted} without text (scanned?): {remedy}")
     left_out = {
-        "pictures": sum(page.pictures for page in pages if page.letters),
+        "pictures": sum(page.pictures for page in pages if page.letters or not has_text),
         "comments": sum(page.remarks for page in pages),
         "hidden passages": sum(page.hidden for page in pages),
         "struck passages": sum(page.struck for page in pages),
-        "pages without text": empty,
+        "pages without text": empty if has_text else 0,
         "parts": damaged,
     }
     text = TextBuilder()

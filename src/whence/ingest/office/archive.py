@@ -85,6 +85,8 @@ class OfficeArchive:
         self._limit = self._left = max_bytes or MAX_UNPACKED_BYTES
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(data))
+        except zipfile.BadZipFile as error:
+            raise self.unreadable("it is damaged or cut short") from error
         except _DAMAGED as error:
             raise self.unreadable(error) from error
         # Some programs write backslashes, and names in other letters than those they refer to.

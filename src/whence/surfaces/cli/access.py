@@ -73,7 +73,10 @@ def _rights(access: Access) -> str:
 def paths(context: typer.Context, asked: PreviewRights) -> int:
     """Show the rights that files would have: by rules of folders, options, and what they state themselves.
 
-    Nothing is stored. `whence access explain` and `preview` are about stored documents.
+    Nothing is stored. Rules are for paths below the folder that is named. A file that is named alone is one of
+    the folder that was indexed around it, else of the folder it lies in: name the folder that the rules are
+    written for to see what `whence index` of that folder does. `whence access explain` and `preview` are about
+    stored documents.
     """
     found = run_operation(context, asked)
     if as_json(context):

@@ -48,5 +48,6 @@ def _print(rows: Sequence[DocumentEntry]) -> None:
         name = one.document_id or f"{one.root}/{one.path}"
         indexed = (one.indexed_at or "")[:16].replace("T", " ")
         chunks = one.chunks or ""
-        table.add_values(name, one.state, chunks, one.document_date or "", indexed, notes)
+        date = (one.document_date or "")[:10]
+        table.add_values(name, one.state, chunks, date, indexed, notes)
     console().print(table)

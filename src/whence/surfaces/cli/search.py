@@ -13,6 +13,7 @@ from whence.operations.search import Search
 from whence.surfaces.cli.options import TraceFile
 from whence.surfaces.cli.output import console, note, note_corrections, print_json
 from whence.surfaces.cli.session import as_json, run_with_engine, settings_of
+from whence.text.normalization import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ _PREVIEW_CHARACTERS = 300
 
 def search(context: typer.Context, asked: Search, *, trace: TraceFile = None) -> int:
     """Find the passages that match a query best, among those you may see."""
-    if not asked.query.strip():
+    if is_blank(asked.query):
         # Of a blank query only names are checked.
         Search("-", mode=asked.mode, match=asked.match, filters=asked.filters).check()
         _report_blank(context, asked, trace)

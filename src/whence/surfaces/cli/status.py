@@ -275,8 +275,9 @@ def collections(
     """List the collections with their counts, sizes, models and last changes.
 
     `--remove` erases all documents of a collection, as `whence erase` does, and forgets its folders. It shows
-    what stands on the collection and asks before; without a terminal it needs `--yes`. `--rename` changes the
-    name alone, everywhere at once; stop a `whence watch` of the collection before.
+    what stands on the collection and asks before; without a terminal it needs `--yes`. Exit 1 when words of it
+    are left, such as in the files of a database of your own. `--rename` changes the name alone, everywhere at
+    once; stop a `whence watch` of the collection before.
     """
     if rename is not None and remove is not None:
         raise BadInput("--rename and --remove are given", hint="give one of the two")
@@ -324,7 +325,7 @@ def _remove(context: typer.Context, asked: RemoveCollection, *, agreed: bool) ->
         console().print(f"removed collection {name}: {what}", markup=False, soft_wrap=True)
         if done.physical.hint:
             note(f"hint: {done.physical.hint}")
-    return 1 if done.physical.found else 0
+    return 0 if done.physical.done else 1
 
 
 def collections_table(found: list[CollectionInfo]) -> PlainTable:

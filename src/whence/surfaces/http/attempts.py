@@ -49,7 +49,7 @@ class Attempts:
         if left_s > 0:
             raise TooManyRequests(
                 f"too many wrong tokens: the next one is taken in {max(1, round(left_s))} s",
-                hint="wait, then sign in with a token of `whence tokens new`",
+                hint="wait, then sign in with a token of this server",
                 retry_after_s=left_s,
             )
 

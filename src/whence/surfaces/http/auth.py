@@ -112,7 +112,7 @@ class TokenCheck(Protocol):
 
 #: What clients that need a key send for a reader without a token.
 _NO_TOKEN = "public"  # noqa: S105 - no secret
-_KEYS = "send a token of `whence tokens new`, or `public` to read without a token"
+_KEYS = "send a token of this server, or `public` to read without a token"
 
 
 class Authenticator:

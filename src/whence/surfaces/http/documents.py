@@ -185,7 +185,7 @@ class DocumentRoutes:
         reasons = [f"{one.path}: {one.reason}" for one in report.failures] or list(report.skipped)
         refused = BadInput(
             f"no document was stored: {'; '.join(reasons) or 'the files have no text'}",
-            hint="send files of the formats that `whence index` reads",
+            hint="send text, pages, PDF, office files, sheets, mail, books or notebooks",
         )
         return JsonResponse(document | error_document(refused), 422)
 
@@ -193,10 +193,10 @@ class DocumentRoutes:
         """Return the name of the collection.
 
         Raises:
-            NotFound: It has no document that the reader may see, or does not exist.
+            NotFound: It has nothing that the reader may see, or does not exist.
         """
         name: str = request.path_params["collection"]
-        if not await self._service.collections(access, name):
+        if not await self._service.has_collection(access, name):
             raise NotFound(
                 f"there is no collection {name!r}", hint="GET /v1/collections lists what there is"
             )

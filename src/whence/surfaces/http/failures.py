@@ -22,6 +22,7 @@ from whence.schema.errors import (
 )
 from whence.surfaces.http.admission import TooManyRequests
 from whence.surfaces.http.auth import Forbidden, InvalidToken, Unauthorized
+from whence.surfaces.http.request_hints import request_hint
 from whence.surfaces.openai.faults import is_of_openai, openai_document
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ class JsonResponse(Response):
 
 
 def error_document(error: WhenceError) -> dict[str, Any]:
-    """Return the JSON document of an error, as the command line prints it."""
-    return {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+    """Return the JSON document of an error, as the command line prints it, with a hint for requests."""
+    hint = request_hint(error.hint)
+    return {"error": {"code": error.code, "message": error.message, "hint": hint}}
 
 
 def as_whence_error(error: Exception) -> WhenceError:

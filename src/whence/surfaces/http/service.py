@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from whence.flow.telemetry.genai import Spans
 from whence.operations.ask import Ask, AskLive, ChunkCallback, ExplainCallback
-from whence.operations.documents import ListCollections
+from whence.operations.documents import ListCollections, ListDocuments
 from whence.operations.history import NoteAsked
 from whence.operations.json_documents import answer_document, search_document
 from whence.operations.operation import Operation
 from whence.operations.search import Search
-from whence.schema.errors import WhenceError
+from whence.schema.errors import NotFound, WhenceError
 from whence.surfaces.http.admission import Admission
 from whence.surfaces.http.auth import Caller
 
@@ -127,6 +127,16 @@ class Service:
     async def collections(self, access: Access, *names: str) -> list[ListedCollection]:
         """Return the collections, of `names` if there are any, with a document that the reader may see."""
         return await self._engine.run(ListCollections(access, names))
+
+    async def has_collection(self, access: Access, name: str) -> bool:
+        """Return whether a collection has a document, or a file that was not read, that the reader may see."""
+        if await self.collections(access, name):
+            return True
+        try:
+            listed = await self.run_at_once(ListDocuments(access, name, limit=1))
+        except NotFound:
+            return False
+        return bool(listed)
 
     async def embedding_model(self) -> EmbeddingModel:
         """Return the model of `embed`."""

@@ -36,6 +36,7 @@ from whence.schema.texts import TextBudget
 from whence.surfaces.http.auth import Caller
 from whence.surfaces.http.bodies import body_of, read_operation
 from whence.surfaces.http.failures import as_whence_error
+from whence.surfaces.http.request_hints import request_hint
 from whence.surfaces.http.service import Service
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ async def _fetch_node(
 async def _documents(
     service: Service, caller: Caller, asked: ListDocuments, _: object = None
 ) -> dict[str, Any]:
+    await _check_collection(service, asked.access, asked.collection)
     rows = await service.run(caller, asked)
     more = rows[-1].key if len(rows) == asked.limit else None
     return {"collection": asked.collection, "documents": rows, "next": more}
@@ -200,7 +202,17 @@ async def _documents(
 async def _stale(
     service: Service, caller: Caller, asked: ListStale, _: object = None
 ) -> dict[str, Any]:
+    await _check_collection(service, asked.access, asked.collection)
     return {"collection": asked.collection, "documents": await service.run(caller, asked)}
+
+
+async def _check_collection(service: Service, access: Access, name: str) -> None:
+    """Refuse a collection of which the reader may see nothing like one that does not exist."""
+    if not await service.has_collection(access, name):
+        raise NotFound(
+            f"there is no collection {name!r}",
+            hint="leave `collection` out to read the one of this server",
+        )
 
 
 async def _ask(service: Service, caller: Caller, asked: Ask, progress: Progress) -> dict[str, Any]:
@@ -259,7 +271,8 @@ async def _call(
         found = await tool.call(service, caller, asked, progress)
     except Exception as error:  # noqa: BLE001 - reported in the result
         fault = as_whence_error(error)
-        words = f"error: {fault.message}" + (f"\nhint: {fault.hint}" if fault.hint else "")
+        hint = request_hint(fault.hint)
+        words = f"error: {fault.message}" + (f"\nhint: {hint}" if hint else "")
         return {"content": [{"type": "text", "text": words}], "isError": True}
     document = msgspec.to_builtins(found)
     texts = [msgspec.json.encode(document).decode("utf-8", "replace")]
@@ -395,6 +408,8 @@ async def _complete(
         return [one for one in names if one.startswith(begun)]
     collection = known.get("collection")
     if name != "document" or not isinstance(collection, str):
+        return []
+    if not await service.has_collection(access, collection):
         return []
     # Ids that begin alike stand together; the one before them is their beginning itself.
     listed = ListDocuments(access, collection, _COMPLETIONS, begun, unread=False)
