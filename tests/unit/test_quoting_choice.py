@@ -302,13 +302,12 @@ async def test_one_paragraph_of_a_short_section_answers_alone(question: str, quo
 async def test_code_keeps_its_lines_though_they_fill_a_width() -> None:
     """Lines are joined only where text was wrapped; a line that closes a bracket stands by itself."""
     code = (
-        "    wanted: Iterable[str], found: Iterable[str], weights: Mapping[str, float], default: float\n"
-        ") -> float:"
+        "def share(wanted: Iterable[str], found: Iterable[str], weights: Mapping[str, float],\n"
+        ") -> float: the share of the wanted words that are found"
     )
-    request = WriteRequest(
-        template_id="document-prompt", query="weights Mapping default", documents=(code,)
-    )
+    query = "share of the wanted words that are found"
+    request = WriteRequest(template_id="document-prompt", query=query, documents=(code,))
     *_, last = [piece async for piece in ExtractiveWriter(None, NEAR).write(request)]
 
     assert last.result
-    assert "\n) -> float:" in last.result.text
+    assert "\n) -> float:" in (last.result.text or "")
