@@ -147,13 +147,16 @@ def _citation() -> re.Pattern[str]:
     )
 
 
-def clean_reply(raw: str, documents: int, cites: Cites | None = None) -> CleanReply:
+def clean_reply(
+    raw: str, documents: int, cites: Cites | None = None, *, labels: bool = False
+) -> CleanReply:
     r"""Return a whole text of a model as a reader needs it.
 
     Args:
         raw: The text as it was sent.
         documents: How many documents can be cited.
         cites: Decides on writings that may be something else, as `(1)` or `document 1`; without it they are.
+        labels: Whether words such as `answer:` in it mean what the prompt says.
 
     >>> clean_reply("<think>Is it [2]?</think>The smith is Ruza \u30101\u2020source\u3011.<|im_end|>", 2)
     CleanReply(text='The smith is Ruza [1].', thinking='Is it [2]?', removed=())
@@ -163,7 +166,8 @@ def clean_reply(raw: str, documents: int, cites: Cites | None = None) -> CleanRe
     'Open [1].'
     """
     thinking, text = _without_thinking(_plain(raw))
-    before, text = _without_labels(_without_tokens(text))
+    text = _without_tokens(text)
+    before, text = ("", text) if labels else _without_labels(text)
     text = _unwrapped(text.strip(_UNSEEN))
     removed: dict[int, None] = {}
     text = _with_markers(_without_sources(text), documents, removed, cites)
