@@ -65,6 +65,44 @@ def test_a_wish_about_an_answer_is_answered_from_its_passages(
     assert model.prompts[-1] == model.prompts[1]
 
 
+ASKED = "Who is the pilot of Ostrava?"
+
+
+#: What the model writes, and the question in it; None where there is none.
+COMPLETED = (
+    (f"{ASKED}\nWho pilots the ferry of Ostrava?", ASKED),
+    (f"Here it is:\n\n1. **{ASKED}**\n2. Who is the mayor?", ASKED),
+    (f"Standalone: {ASKED} (made complete)", ASKED),
+    (f"{ASKED}\n\nNote: I put the town in.", ASKED),
+    ("Who is the pilot\nof Ostrava?", ASKED),
+    (ASKED.removesuffix("?"), ASKED.removesuffix("?")),
+    ("The pilot of Ostrava is Jan Novak.", None),
+    ("I am not able to do this.", None),
+    ("Wer lotst dort die Schiffe?", None),
+    ("Question: And the pilot?", None),
+)
+
+
+def test_the_question_is_taken_out_of_what_the_model_writes(cli: Any, folder: Path) -> None:
+    """It is the first line that asks; where none does, or it is about something else, the rule completes it."""
+    replies = [reply for reply, _ in COMPLETED]
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        rewrites = "Newest question:" in body["messages"][-1]["content"]
+        return text(replies.pop(0)) if rewrites else text(SAID)
+
+    used = []
+    with Server(chat(respond)) as server:
+        env = {"WHENCE_WRITER": "openai:m", "WHENCE_WRITER_URL": f"{server.url}/v1"}
+        with serving(cli, collection=COLLECTION, env=env) as gateway:
+            for _ in COMPLETED:
+                body = {"question": "And the pilot?", "history": [QUESTION]}
+                used.append(gateway.post("/v1/ask", body).json()["question_used"])
+
+    by_rule = f"{QUESTION} And the pilot?"
+    assert used == [found or by_rule for _, found in COMPLETED]
+
+
 def test_only_an_answer_that_the_reader_may_see_is_followed(cli: Any, folder: Path) -> None:
     """A missing one, one that was asked with more rights, and one from a removed document are not found."""
     model = Model()

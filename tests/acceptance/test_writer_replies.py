@@ -67,6 +67,69 @@ def test_an_answer_is_clean_however_it_is_sent(ask: Any, sent: tuple[Any, ...]) 
             assert left_out not in shown
 
 
+#: What may stand behind other text, not only around all of it.
+BEHIND = ("end of turn", "list of sources", "lenticular", "named", "footnote", "raised", "tag", "joined",
+          "attribute of our prompt", "escaped", "round", "circled", "caret")  # fmt: skip
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_stream_of_characters_shows_the_whole_answer(ask: Any, name: str) -> None:
+    """Behind text that is shown at once, nothing that is cleaned away is shown, and nothing is missing."""
+    begin = "The ferry leaves every 40 minutes [1]. " * 12
+    live, _ = ask(text(*begin, *"".join(SENT[name])), "--stream", "--json")
+    shown, _ = ask(text(*begin, *"".join(SENT[name])), "--stream")
+
+    assert live.json["answer"].startswith(begin)
+    assert shown.out.startswith(live.json["answer"])
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("A ticket costs 12 euros (1).", "A ticket costs 12 euros [1]."),
+        ("Follow document 1: a ticket costs 12 euros.", "Follow document [1]: a ticket costs 12 euros."),
+        ("A ticket costs (1) 12 euros, (2) no more [1].", None),
+        ("Dogs sleep in the harbour office (1).", None),
+        ("A ticket is valid for 3 days (9).", None),
+    ],
+)  # fmt: skip
+def test_a_number_that_may_be_something_else_is_weighed(
+    ask: Any, said: str, shown: str | None
+) -> None:
+    """It cites at the end of a sentence that the passage of this number supports, and is prose elsewhere."""
+    whole, _ = ask(text(said), "--json")
+    live, _ = ask(text(*said), "--stream")
+
+    assert whole.json["answer"] == (shown or said)
+    assert live.out.startswith(shown or said)
+
+
+@pytest.mark.models
+def test_a_number_of_the_documents_is_no_citation(cli: Any, tmp_path: Path) -> None:
+    """What a passage has as the model writes it is quoted."""
+    said = "The owner must give notice under section (1)."
+    (tmp_path / "notice.md").write_text(f"# Notice\n\n{said} The notice is free.\n")
+    assert cli("index", tmp_path, "--collection", "notice").code == 0
+    with Server(chat(text(said))) as server:
+        env = {"WHENCE_WRITER": "openai:m", "WHENCE_WRITER_URL": f"{server.url}/v1"}
+        asked = cli(
+            "ask", "When must the owner give notice?", "--collection", "notice", "--json", env=env
+        )
+
+    assert asked.json["answer"] == said
+
+
+@pytest.mark.models
+def test_thoughts_that_turn_out_to_be_some_are_followed_by_the_answer(ask: Any) -> None:
+    """A template may have opened them, so a long one is shown; the answer still comes whole."""
+    thoughts = "I read the first document [1]. It names a master. " * 20
+    live, _ = ask(text(thoughts, "</think>", SAID), "--stream")
+
+    assert f"\n{SAID}" in live.out
+
+
 @pytest.mark.models
 def test_a_sentence_without_a_marker_is_attributed(ask: Any) -> None:
     """Words and numbers that stand in one sentence of a passage get a citation that says who added it."""
@@ -87,6 +150,8 @@ REFUSED = {
     "quota": error(429, "You exceeded your current quota", code="insufficient_quota"),
     "no text": text(""),
     "only thoughts": text("<think>hm</think>"),
+    "redirect": (302, {"location": "http://elsewhere.example/v1"}, b""),
+    "tool in the text": text('<tool_call>{"name": "search"}</tool_call>'),
     "tool": stream(
         {"choices": [{"delta": {"tool_calls": [{"id": "1"}]}, "finish_reason": "tool_calls"}]}
     ),

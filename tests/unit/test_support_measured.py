@@ -113,8 +113,79 @@ _PLAIN = frozenset(
     ("the", "a", "each", "no", "only", "all", "books", "unused", "notice", "readers", "employees")
 )
 
+#: Documents, false claims and true ones, in languages other than English.
+FOREIGN = {
+    "german": (
+        """Die Leihfrist für Fahrräder beträgt 14 Tage. Pro Person dürfen höchstens 3 Räder geliehen werden.
+        Ein verlorener Schlüssel kostet 25 Euro. Die Werkstatt öffnet um 8:30 Uhr und schließt um 17 Uhr.
+        Anhänger werden nicht verliehen. Die Station leitet Jana Kerner. Schäden sind innerhalb von 48
+        Stunden zu melden. Kinder unter 12 Jahren müssen einen Helm tragen. Der Verleih beginnt am 1. April
+        und endet am 31. Oktober. Jedes Rad wird alle sechs Monate geprüft. Die Kaution beträgt 80 Euro und
+        wird am Ende zurückgezahlt.""",
+        """Die Leihfrist für Fahrräder beträgt 14 Wochen. Die Leihfrist für Fahrräder beträgt 48 Tage. Pro
+        Person dürfen mindestens 3 Räder geliehen werden. Pro Person dürfen zwölf Räder geliehen werden. Ein
+        verlorener Schlüssel kostet 80 Euro. Die Werkstatt öffnet um 9:30 Uhr. Die Werkstatt schließt um 18
+        Uhr. Anhänger werden verliehen. Auch Anhänger werden kostenlos verliehen. Die Station leitet Peter
+        Kerner. Schäden sind innerhalb von 48 Tagen zu melden. Schäden müssen nicht gemeldet werden. Kinder
+        unter 12 Jahren müssen keinen Helm tragen. Kinder unter 14 Jahren müssen einen Helm tragen. Der
+        Verleih beginnt am 1. Mai. Der Verleih endet am 30. Oktober. Jedes Rad wird alle sechs Wochen
+        geprüft. Nur Mitglieder dürfen Räder leihen. Die Kaution beträgt 80 Euro und wird nie zurückgezahlt.
+        Die Kaution wird nicht zurückgezahlt.""",
+        """Fahrräder werden für 14 Tage verliehen. Man darf bis zu 3 Räder leihen. Ein verlorener Schlüssel
+        kostet fünfundzwanzig Euro. Um 8:30 Uhr öffnet die Werkstatt. Anhänger kann man nicht leihen. Jana
+        Kerner leitet die Station. Schäden müssen spätestens nach 48 Stunden gemeldet werden. Kinder unter
+        zwölf Jahren müssen einen Helm tragen. Der Verleih geht vom 1. April bis zum 31. Oktober. Die
+        Kaution von 80 Euro wird zurückgezahlt. Die Räder werden alle 6 Monate geprüft.""",
+    ),
+    "french": (
+        """La durée du prêt des vélos est de 14 jours. Chaque personne peut emprunter au plus 3 vélos. Une clé
+        perdue coûte 25 euros. L'atelier ouvre à 8h30 et ferme à 17 heures. Les remorques ne sont pas
+        prêtées. La station est dirigée par Jeanne Kerbrat. Les dégâts doivent être signalés dans un délai
+        de 48 heures. Les enfants de moins de 12 ans doivent porter un casque. Le prêt commence le 1er avril
+        et finit le 31 octobre. Chaque vélo est contrôlé tous les six mois. La caution est de 80 euros et
+        elle est rendue à la fin.""",
+        """La durée du prêt des vélos est de 14 semaines. La durée du prêt des vélos est de 48 jours. Chaque
+        personne peut emprunter au moins 3 vélos. Chaque personne peut emprunter douze vélos. Une clé perdue
+        coûte 80 euros. L'atelier ouvre à 9h30. L'atelier ferme à 18 heures. Les remorques sont prêtées. Les
+        remorques sont prêtées gratuitement. La station est dirigée par Paul Kerbrat. Les dégâts doivent
+        être signalés dans un délai de 48 jours. Les dégâts ne doivent pas être signalés. Les enfants de
+        moins de 12 ans ne doivent pas porter de casque. Les enfants de moins de 14 ans doivent porter un
+        casque. Le prêt commence le 1er mai. Le prêt finit le 30 octobre. Chaque vélo est contrôlé toutes
+        les six semaines. Seuls les membres peuvent emprunter des vélos. La caution est de 80 euros et elle
+        n'est jamais rendue. La caution n'est pas rendue.""",
+        """Les vélos sont prêtés pour 14 jours. On peut emprunter jusqu'à 3 vélos. Une clé perdue coûte vingt-
+        cinq euros. L'atelier ouvre à 8h30. On ne prête pas de remorques. Jeanne Kerbrat dirige la station.
+        Les dégâts doivent être signalés en 48 heures. Les enfants de moins de douze ans doivent porter un
+        casque. Le prêt va du 1er avril au 31 octobre. La caution de 80 euros est rendue. Les vélos sont
+        contrôlés tous les 6 mois.""",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", FOREIGN)
+def test_claims_in_german_and_french(language: str) -> None:
+    """Of 20 claims with one thing changed at most one passes; of 11 true ones at most one is marked.
+
+    A claim of a few words takes its numbers and months in the language of its passage, and a small number in
+    words counts where the passage counts the same thing.
+    """
+    document, false, true = (" ".join(one.split()) for one in FOREIGN[language])
+    source = Source(document)
+
+    def wrong(text: str, *, supported: bool) -> list[str]:
+        found = [read_claims(f"{one.rstrip('.')} [1].")[0] for one in _SENTENCE.split(text)]
+        return [one.text for one in found if Check(one.text).supports(one, [source]) is supported]
+
+    assert len(wrong(false, supported=True)) <= 1
+    assert len(wrong(true, supported=False)) <= 1
+
+
+_SENTENCE = re.compile(r"(?<=[a-zé])[.] (?=[A-Z])")
+
+
 #: Claim, source and whether it is supported, in other languages and across two.
 OTHERS = (
+    ("Werkstudenten erhalten zwei Tage Urlaub [1].", False),
     ("Der Resturlaub verfällt am 31. März [1].", True),
     ("Der Resturlaub verfällt am 31. Mai [1].", False),
     ("Der Resturlaub verfällt nie [1].", False),

@@ -13,20 +13,26 @@ from whence.text.support import Check, Source
 PIECES = st.lists(
     st.sampled_from(
         ("Open", " at", " nine", " [", "1", "9", "]", ", ", "[2]", "[7]", "`a[9]`", ".", "\n", "```", "[", "(", ")",
-         "\u3010", "\u3011", "\u00b9", "<", "think>", "Sources:", "- ", "Source 1", "<|im_end|>", "{", "</s>", "~~~")
+         "\u3010", "\u3011", "\u00b9", "<", "think>", "Sources:", "- ", "Source 1", "<|im_end|>", "{", "</s>", "~~~", "document 1",
+         "(1)", "\u2460", "Answer:", "**", "Question:", "<p>", "</p>", '"', "\\", "^1", '[n="1"]')
     )
 )  # fmt: skip
+#: Long enough that nothing waits for the first cited sentence.
+LONG = "Open at nine, and closed at ten [1]. " * 12
 
 
 def shown(pieces: list[str], documents: int) -> tuple[str, str]:
-    stream = ReplyStream(documents)
+    stream = ReplyStream(documents, lambda sentence, written, number: True)
     said = [stream.add(piece) for piece in pieces]
     return "".join((*said, stream.add("", end=True))), stream.whole().text
 
 
-@given(PIECES, st.integers(0, 8))
-def test_pieces_show_what_the_whole_shows(pieces: list[str], documents: int) -> None:
+@given(PIECES, st.integers(0, 8), st.sampled_from(("", LONG)), st.booleans())
+def test_pieces_show_what_the_whole_shows(
+    pieces: list[str], documents: int, before: str, by_characters: bool
+) -> None:
     """However a text is cut into pieces, the same is shown, and no marker in it names a missing document."""
+    pieces = [before, *("".join(pieces) if by_characters else pieces)]
     streamed, whole = shown(pieces, documents)
 
     assert streamed == whole

@@ -6,7 +6,9 @@ a code and a message, and the refusal of a text that no citation supports.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import msgspec
@@ -89,6 +91,59 @@ def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> 
         tuple(Quote(marker, found) for marker, found in quotes),
         tuple(Quote(marker, found) for marker, found in added),
     )
+
+
+class DoubtfulMarkers:
+    """Decides whether a writing that may be something else, as `(1)` or `document 1`, cites a passage.
+
+    It does when no passage and not the question has it, and, at the end of a sentence, the passage of that
+    number supports the sentence.
+
+    Args:
+        passages: What the writer received.
+        question: What was asked.
+    """
+
+    def __init__(self, passages: Sequence[Passage], question: str) -> None:
+        self._passages = passages
+        self._question = question
+        self._known: dict[tuple[str, str, int], bool] = {}
+
+    def __call__(self, sentence: str, written: str, number: int) -> bool:
+        """See `Cites`."""
+        key = (sentence, written, number)
+        if key not in self._known:
+            self._known[key] = self._cites(*key)
+        return self._known[key]
+
+    @cached_property
+    def _sources(self) -> list[Source]:
+        return [_source(one) for one in self._passages]
+
+    @cached_property
+    def _words(self) -> str:
+        texts = (f"{one.text} {one.context}" for one in self._sources)
+        return _word_line(" ".join((*texts, self._question)))
+
+    def _cites(self, sentence: str, written: str, number: int) -> bool:
+        if _word_line(written) in self._words:
+            return False
+        if not sentence:
+            return True
+        source, claims = self._sources[number - 1], read_claims(sentence)
+        return (
+            len(claims) == 1
+            and not claims[0].is_short
+            and Check(sentence, self._question).supports(claims[0], [source])
+        )
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def _word_line(text: str) -> str:
+    """Return the words of a text between blanks, without what else is written, to look for whole ones."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 #: A quote has at least this share of the words of the sentence with the marker.

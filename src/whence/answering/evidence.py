@@ -16,7 +16,7 @@ from whence.answering.state import Question
 from whence.provenance.reasons import DropCode
 from whence.provenance.stage_records import ModelUse, Scalar
 from whence.provenance.stages import exploration_triples, focus_triples, grounding_triples
-from whence.quoting.follow_ups import standalone_question
+from whence.quoting.follow_ups import read_completed, standalone_question
 from whence.retrieval.diversity import diversify
 from whence.retrieval.duplicates import without_duplicates
 from whence.retrieval.editions import newer_editions, order_of_editions
@@ -137,7 +137,8 @@ async def _complete(question: Question) -> None:
     elif result.language_model is not False:
         by_model = True
         question.replies.append(result)
-        text = " ".join(clean_reply(result.text or "", 0).text.split()).strip(_QUOTES)
+        reply = clean_reply(result.text or "", 0).text
+        text = read_completed(reply, question.text, earlier, previous)
     unchanged = text.casefold().rstrip(" ?") == question.text.casefold().rstrip(" ?")
     if not text or unchanged or len(text) > _MAX_COMPLETED_CHARS + len(question.text):
         # A small model repeats a question that does need the others.

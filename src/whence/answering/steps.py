@@ -43,12 +43,12 @@ def read_queries(text: str) -> tuple[StepQuery, ...] | None:
 
     >>> read_queries("SEARCH: birthplace of Ilse Brandt | where she was born")
     (StepQuery(query='birthplace of Ilse Brandt', reason='where she was born'),)
-    >>> read_queries("ANSWER"), read_queries("Let me think about that.")
+    >>> read_queries("ANSWER: enough"), read_queries("Let me think about that.")
     ((), None)
     """
     found: dict[str, StepQuery] = {}
     answers = False
-    for line in clean_reply(text, 0).text.splitlines():
+    for line in clean_reply(text, 0, labels=True).text.splitlines():
         word, colon, rest = line.strip().strip(_MARKS).partition(":")
         word = word.strip(_MARKS).casefold()
         answers = answers or word == "answer"

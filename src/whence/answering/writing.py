@@ -9,7 +9,12 @@ from typing import Any
 
 import msgspec
 
-from whence.answering.answer_check import CheckedAnswer, check_answer, refusal_of
+from whence.answering.answer_check import (
+    CheckedAnswer,
+    DoubtfulMarkers,
+    check_answer,
+    refusal_of,
+)
 from whence.answering.budget import prompt_tokens
 from whence.answering.evidence import text_digest
 from whence.answering.locations import locate_citations
@@ -165,7 +170,7 @@ async def _write(
     read = f"{question.text} {await question.previous_answer()}"
     budget = await fitting_budget(question, passages, read)
     given, dropped = budget.cut(passages)
-    stream = _Stream(question, len(given))
+    stream = _Stream(question, given)
     if not given:
         without = question.refusal or _refusal_without_passages(question, kept_back)
         text = _WITHOUT.get(without.code, NOTHING_FOUND)
@@ -181,7 +186,7 @@ async def _write(
         fit, dropped = fewer.cut(passages)
         if len(fit) == len(given):
             raise
-        given, stream = fit, _Stream(question, len(fit))
+        given, stream = fit, _Stream(question, fit)
         result = await _ask_writer(question, given, stream)
     return given, [*kept_back, *dropped], await _read_reply(question, given, result, stream)
 
@@ -218,7 +223,7 @@ async def _read_reply(
     if result.language_model is False:
         await stream.send("", True)
         return _checked(question, text, result, passages, ())
-    cleaned = clean_reply(text, len(passages))
+    cleaned = clean_reply(text, len(passages), stream.cites)
     await stream.send("", True)
     if result.refused:
         reason = result.refused
@@ -243,9 +248,11 @@ async def _read_reply(
 class _Stream:
     """Passes the text of a writer on while it is written, cleaned, and ends it exactly once."""
 
-    def __init__(self, question: Question, documents: int) -> None:
+    def __init__(self, question: Question, passages: Sequence[Passage]) -> None:
         self._callback = question.on_piece
-        self._cleaned = None if question.only_quotes else ReplyStream(documents)
+        self.cites = DoubtfulMarkers(passages, question.text)
+        quotes = question.only_quotes
+        self._cleaned = None if quotes else ReplyStream(len(passages), self.cites)
         self._pieces: list[str] = []
         self._ended = False
 

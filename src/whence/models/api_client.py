@@ -377,7 +377,7 @@ class ApiClient:
             return
         if status < 400:
             place = _host(headers.get("location", "")) or "another address"
-            raise Unavailable(
+            raise ServerRefused(
                 f"the {self._service} at {self.address} redirects to {place}, which is not followed",
                 hint="set the address that it redirects to, if it is the one that you want",
             )

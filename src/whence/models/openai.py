@@ -213,11 +213,16 @@ class OpenAIWriter(ServedModel):
         return event
 
 
+#: Ends of a text that are a decision of the model or of a filter (Gemini's names among them).
+_FILTERED: Final = frozenset(
+    ("content_filter", "safety", "recitation", "prohibited_content", "blocklist")
+)
 #: What the server says of the end of a text that may not be whole.
 _CUTS: Final = {
     "length": "the model reached the most tokens that it may write",
     "max_tokens": "the model reached the most tokens that it may write",
-    "content_filter": "a filter of the server ended it",
+    "model_length": "the model reached the end of its window",
+    **dict.fromkeys(_FILTERED, "a filter of the server ended it"),
     "": "the stream ended without saying that the text is whole",
 }
 
@@ -229,6 +234,7 @@ class _Reply:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._refusal: list[str] = []
+        self._half = ""
         self.usage: dict[str, Any] = {}
         self._finish = ""
         self.calls_tools = False
@@ -242,7 +248,7 @@ class _Reply:
         self.usage = usage if usage and isinstance(usage, dict) else self.usage
         choice = _choice(event)
         finish = choice.get("finish_reason")
-        self._finish = finish if isinstance(finish, str) and finish else self._finish
+        self._finish = finish.lower() if isinstance(finish, str) and finish else self._finish
         part = choice.get("delta") or choice.get("message")
         if not isinstance(part, dict):
             return ""
@@ -250,11 +256,15 @@ class _Reply:
             part.get("tool_calls") or part.get("function_call")
         )
         thought = part.get("reasoning_content") or part.get("reasoning")
-        self._thinking += [thought] if isinstance(thought, str) else []
+        self._thinking += [_characters(thought)] if isinstance(thought, str) else []
         refusal = part.get("refusal")
-        self._refusal += [refusal] if isinstance(refusal, str) else []
+        self._refusal += [_characters(refusal)] if isinstance(refusal, str) else []
         text, thought = _text_of_parts(part.get("content"))
-        self._thinking += [thought] if thought else []
+        text = self._half + text
+        # Some servers send the two halves of a character in two pieces.
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        text = _characters(text.removesuffix(self._half) if self._half else text)
+        self._thinking += [_characters(thought)] if thought else []
         self._text += [text] if text else []
         return text
 
@@ -279,9 +289,14 @@ class _Reply:
             return f"The model declined to answer: {said}"
         if self.refused:
             return self.refused[0].upper() + self.refused[1:]
-        if self.finish == "content_filter" and not self.text.strip():
+        if self.finish in _FILTERED and not self.text.strip():
             return f"A filter of the server at {address} kept the model from answering."
         return "The model declined to answer." if self.finish == "refusal" else ""
+
+
+def _characters(text: str) -> str:
+    """Return a text whose surrogates are joined to characters; a lone one is replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _text_of_parts(content: object) -> tuple[str, str]:

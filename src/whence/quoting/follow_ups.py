@@ -56,6 +56,13 @@ _WISHES: Final[Mapping[str, str]] = {
     " ejemplo ejemplos simple sencillo simplifica reformula traduce explica repite pasos inglés alemán francés español"
     " italiano responde respuesta escribe haz da dame di más menos",
 }
+#: What models write around a question, and the ends of one.
+_AROUND: Final = " \t\"'`*_#>\u2018\u2019\u201c\u201d\u201e\u201a\u00ab\u00bb\u2039\u203a[]"
+_ENDS: Final = regex.compile(r"[?\uff1f\u061f\u037e]")
+_ENTRY: Final = regex.compile(r"\A(?:[-*+\u2022]|\(?\d{1,2}[.)])\s+")
+_WRAPPED: Final = regex.compile(r"(?<=[^.:?!\n])\n(?=\p{Ll})")
+#: Share of the words of what follows a question above which it is the reader's own wish.
+_OWN: Final = 0.5
 #: Questions at most that are put together.
 _MOST_JOINED: Final = 3
 
@@ -140,3 +147,52 @@ def standalone_question(question: str, earlier: Sequence[str], *, answered: bool
     if len(joined) > _MOST_JOINED:
         joined = [joined[0], *joined[1 - _MOST_JOINED :]]
     return " ".join(" ".join(one.split()) for one in joined) if len(joined) > 1 else question
+
+
+def read_completed(reply: str, question: str, earlier: Sequence[str], previous: str = "") -> str:
+    r"""Return the question in the reply of a language model that completed one; empty when there is none.
+
+    It is the first line that asks, without list mark, quotes or a label whose words nobody said. What follows
+    it stays where the reader wished it. A line that asks nothing counts when it is the only one, and `question`
+    asks nothing either, or it has no full stop. A question that shares no word with what was said is none.
+
+    Args:
+        reply: What the model wrote, cleaned.
+        question: The question that it completed.
+        earlier: Those before it.
+        previous: The last answer.
+
+    >>> read_completed("Rewritten: What may cats do?\n\nI named cats.", "And cats?", ["What may dogs do?"])
+    'What may cats do?'
+    >>> read_completed("I cannot do that.", "And cats?", ["What may dogs do?"])
+    ''
+    """
+    language = language_of_question(" ".join((question, *earlier)), [*_PHRASES])
+    words = Words(language, language)
+    said = frozenset(words.of_text(" ".join((question, *earlier, previous))))
+    asked = frozenset(words.of_text(question))
+    lines = [one for one in _WRAPPED.sub(" ", reply).splitlines() if one.strip(_AROUND)]
+    for place, line in enumerate(lines):
+        found = _without_label(line, words, said)
+        end = _ENDS.search(found)
+        if end is None:
+            states = found.endswith((".", "!")) and _ENDS.search(question)
+            if len(lines) > 1 or states:
+                continue
+        found, after = (found[: end.end()], found[end.end() :]) if end else (found, "")
+        terms = words.of_text(found)
+        if terms and said.isdisjoint(terms):
+            continue
+        wish = " ".join(" ".join((after, *lines[place + 1 :])).split()).strip(_AROUND)
+        own = words.of_text(wish)
+        if own and sum(one in asked for one in own) > _OWN * len(own):
+            found = f"{found} {wish}"
+        return " ".join(found.split())
+    return ""
+
+
+def _without_label(line: str, words: Words, said: frozenset[str]) -> str:
+    line = _ENTRY.sub("", line.strip(_AROUND)).strip(_AROUND)
+    label, _, rest = line.partition(":")
+    rest = rest.strip(_AROUND)
+    return rest if rest and said.isdisjoint(words.of_text(label)) else line

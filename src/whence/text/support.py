@@ -104,6 +104,12 @@ class Source:
         ]
 
     @cached_property
+    def counted(self) -> frozenset[str]:
+        """The words behind its numbers, which count them."""
+        found = quantities(self.text, [self.language])
+        return frozenset().union(*(_counted(self.text, one) for one in found if not one.in_words))
+
+    @cached_property
     def _weights(self) -> dict[str, float]:
         return inverse_document_frequencies(one.terms for one in self.parts)
 
@@ -204,7 +210,10 @@ class Check:
 
     def _needed(self, claim: Claim, sources: Sequence[Source]) -> list[Quantity]:
         """Return the numbers of a claim that a passage must have."""
-        languages = dict.fromkeys((self.language, *(one.language for one in sources)))
+        known = [one.language for one in sources]
+        # A few words do not show their language, and are read in that of their passages first.
+        unknown = self.language == DEFAULT_LANGUAGE
+        languages = dict.fromkeys((*known, self.language) if unknown else (self.language, *known))
         found = quantities(claim.text, [*languages])
         spans = {(one.start, one.end) for one in found if one.value is None}
         # Of a date the whole counts, not its parts.
@@ -212,7 +221,12 @@ class Check:
             one
             for one in found
             if (one.value is None or (one.start, one.end) not in spans)
-            and not (one.in_words and not one.unit and (one.value or 0) < _LARGE)
+            and not (
+                one.in_words
+                and not one.unit
+                and (one.value or 0) < _LARGE
+                and not any(_counted(claim.text, one) & source.counted for source in sources)
+            )
         ]
 
     def _evidence(
@@ -350,6 +364,12 @@ class Check:
                 if names and len(shared) >= _SAME_CLAUSE * len(others) > 0:
                     return True
         return False
+
+
+def _counted(text: str, number: Quantity) -> frozenset[str]:
+    """Return the word behind a number, folded; empty where none follows."""
+    behind = _WORD.match(text, number.end + 1)
+    return frozenset((fold(behind[0]),)) if behind else frozenset()
 
 
 def _terms_of_numbers(claim: Claim, needed: Sequence[Quantity], source: Source) -> frozenset[str]:
