@@ -9,7 +9,7 @@ import pytest
 
 from whence.models.protocols import Reading, WriteRequest
 from whence.quoting.evidence_choice import Choice, choose_evidence, examine
-from whence.quoting.evidence_spans import all_spans
+from whence.quoting.evidence_spans import all_spans, asked_rows
 from whence.quoting.extractive_writer import ExtractiveWriter
 from whence.quoting.span_picking import pick_spans
 from whence.text.claims import markers_of
@@ -311,3 +311,29 @@ async def test_code_keeps_its_lines_though_they_fill_a_width() -> None:
 
     assert last.result
     assert "\n) -> float:" in (last.result.text or "")
+
+
+FAULTS = """| Code | Cause | Remedy |
+|---|---|---|
+| E01 | no flame | check the gas |
+| E04 | pressure too low | add water |
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "raised"),
+    [
+        ("Quelle est la signification du code E04 ?", True),
+        ("Who found E04?", False),
+        ("What does code 4 mean?", False),
+    ],
+)
+async def test_the_row_of_a_code_tells_its_meaning(question: str, raised: bool) -> None:
+    """A row that begins with the code asked for tells its meaning, and not who found it."""
+    request = WriteRequest(
+        template_id="document-prompt", query=question, documents=(FAULTS,), sections=("Pannes",)
+    )
+    words = words_of(question, request.documents)
+    rows = asked_rows([question], all_spans(request, words), words)
+
+    assert any(one.names_a_code for one in rows.values()) is raised

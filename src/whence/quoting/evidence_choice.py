@@ -310,10 +310,12 @@ def _weigh(
                 said = span.terms | span.above
                 share = overlap(question.terms, said, question.weights, question.default)
                 order[place] += _ROW * share
-                # Row and column name what a cell is about, unless other words make it another thing.
-                if cells.names_a_cell:
-                    rest = 1 - scores[place]
-                    scores[place] = round(scores[place] + _CELL * rest * share**2, 6)
+                # Row and column name what a cell is about, unless other words make it another thing. A code
+                # has one meaning, whatever the words beside it.
+                if cells.names_a_cell or cells.names_a_code:
+                    doubt = _CELL * (1 - scores[place])
+                    scores[place] += doubt if cells.names_a_code else doubt * share**2
+                    scores[place] = round(scores[place], 6)
         weighed.append((scores, order))
     return weighed
 

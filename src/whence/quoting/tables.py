@@ -35,6 +35,10 @@ _MOST_ROWS = 5
 #: Least letters with which two forms of a word begin, and their least share of the longer one.
 _BEGINNING, _BEGINNING_SHARE = 4, 0.6
 #: A time of day, a date or the like, which is one word of a table.
+#: What a question asks for that a row of a table tells, whatever its columns.
+_TOLD_BY_A_ROW = (None, "thing", "way", "reason")
+#: Letters and digits without a blank: `E04`, `INV-2023-7`.
+_CODE = re.compile(r"(?=[^\W\d]|.{0,40}[^\W\d])(?=\D{0,40}\d)[\w./-]{2,40}")
 _JOINED_NUMBER = re.compile(r"(?<!\d)\d++(?:[.:,/-]\d++)++")
 
 
@@ -96,6 +100,8 @@ class AskedCells(NamedTuple):
     """Columns after the first whose header the question names; empty when it names none, or all alike."""
     names_a_cell: bool
     """Whether the question has all words of the row's first cell, and some of the column's header."""
+    names_a_code: bool
+    """Whether that cell is a code of letters and digits, and its meaning or what to do is asked for."""
 
 
 def asked_cells(
@@ -114,11 +120,17 @@ def asked_cells(
     columns = _named_columns(wanted, named)
     of_rows = [(_terms(words, " ".join(row[:1])), _terms(words, " ".join(row))) for row in rows]
     found = _named_rows(wanted, of_rows)
-    names_a_cell = False
-    if len(found) == 1 and columns and (label := of_rows[found[0]][0]):
+    is_named = names_a_code = False
+    if len(found) == 1 and (label := of_rows[found[0]][0]):
         # Stems of two languages differ where the words are the same.
         said = set(_WORD.findall(fold(rows[found[0]][0])))
-        names_a_cell = label <= wanted or said <= set(_WORD.findall(fold(question)))
+        is_named = label <= wanted or said <= set(_WORD.findall(fold(question)))
+        names_a_code = (
+            is_named
+            and _CODE.fullmatch(rows[found[0]][0].strip("` ")) is not None
+            and asked_kind(question, words.asked) in _TOLD_BY_A_ROW
+        )
+    names_a_cell = is_named and bool(columns)
     if len(rows) == 1:
         found = (0,)
     if len(header) == 2:
@@ -127,7 +139,7 @@ def asked_cells(
         dates = [holds_kind("date", cell, question, words.language) for cell in rows[found[0]]]
         columns = tuple(at for at, is_date in enumerate(dates) if at and is_date)
     columns = columns if len(columns) < max(2, len(header) - 1) else ()
-    return AskedCells(found, columns, names_a_cell)
+    return AskedCells(found, columns, names_a_cell, names_a_code)
 
 
 def _terms(words: Words, text: str) -> frozenset[str]:
