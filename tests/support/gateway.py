@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.flow.telemetry.genai import Spans
 from whence.operations.ask import Ask
-from whence.operations.documents import ListCollections, Show
+from whence.operations.documents import ListCollections, ListDocuments, Show
 from whence.operations.explain import Explain, ExplainAbsence
 from whence.operations.operation import Middleware
 from whence.operations.search import Search
@@ -19,6 +19,7 @@ from whence.operations.spans import OperationSpans
 from whence.retrieval.results import RetrievalResult, RetrievedChunk, SearchReport
 from whence.schema import Access, Answer, Citation, Term, Triple
 from whence.schema.embedding import EmbeddingModel, EmbeddingResponse
+from whence.schema.errors import NotFound
 from whence.schema.places import DocumentText
 from whence.store.protocols import ListedCollection, ListedDocument
 from whence.surfaces.http.app import gateway
@@ -103,7 +104,9 @@ class StubEngine:
             if asked.access.covers(needed) and (not asked.names or name in asked.names)
         ]
 
-    async def _documents(self, _: object) -> list[ListedDocument]:
+    async def _documents(self, asked: ListDocuments) -> list[ListedDocument]:
+        if asked.collection not in COLLECTIONS:
+            raise NotFound(f"there is no collection {asked.collection!r}")
         return [ListedDocument(document_id="a.md")]
 
     async def _show(self, asked: Show) -> DocumentText:

@@ -6,9 +6,9 @@ import pytest
 
 from whence.operations.ask import Ask
 from whence.operations.search import Search
-from whence.schema.errors import BadInput, NotFound, PromptTooLong, WhenceError
+from whence.schema.errors import BadInput, NotFound, PromptTooLong, ServerRefused, WhenceError
 from whence.surfaces.http.failures import error_for
-from whence.surfaces.http.request_hints import request_hint
+from whence.surfaces.http.request_hints import hint_of, request_hint
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,11 @@ def test_what_nobody_sees_is_blank(blank: str) -> None:
         with pytest.raises(BadInput, match=r"blank|empty"):
             asked.check()
     Ask(f"{blank}?").check()
+
+
+def test_a_fault_that_settings_mend_names_who_has_them() -> None:
+    """Where a server's settings are at fault, a request that cannot change them is told whom to ask."""
+    assert "runs this server" in hint_of(
+        ServerRefused("wrong key", hint="set WHENCE_WRITER_API_KEY")
+    )
+    assert not hint_of(NotFound("no answer", hint="`whence ask` prints the id"))

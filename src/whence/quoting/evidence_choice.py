@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.models.token_codes import cosines
-from whence.quoting.answer_kinds import holds_kind
+from whence.quoting.answer_kinds import NUMERIC, holds_kind
 from whence.quoting.answerability import (
     FLOOR,
     Basis,
@@ -51,6 +51,7 @@ from whence.text.overlap import (
     overlap,
     words_of,
 )
+from whence.text.quantities import quantities
 from whence.text.question_words import asked_kind
 from whence.text.values import find_values
 
@@ -188,6 +189,8 @@ def _asked_of(examined: Examined) -> dict[Key, frozenset[str]]:
         for _, terms in examined.parts
         for span in examined.spans
         if holds_kind(terms.kind, span.text, terms.text, terms.words.language)
+        # The name of a unit alone, as in `seconds to wait`, is no number.
+        and (terms.kind not in NUMERIC or quantities(span.text, (terms.words.language,)))
     }
 
 

@@ -22,7 +22,7 @@ from whence.schema.errors import (
 )
 from whence.surfaces.http.admission import TooManyRequests
 from whence.surfaces.http.auth import Forbidden, InvalidToken, Unauthorized
-from whence.surfaces.http.request_hints import request_hint
+from whence.surfaces.http.request_hints import hint_of
 from whence.surfaces.openai.faults import is_of_openai, openai_document
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class JsonResponse(Response):
 
 def error_document(error: WhenceError) -> dict[str, Any]:
     """Return the JSON document of an error, as the command line prints it, with a hint for requests."""
-    hint = request_hint(error.hint)
+    hint = hint_of(error)
     return {"error": {"code": error.code, "message": error.message, "hint": hint}}
 
 

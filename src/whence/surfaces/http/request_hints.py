@@ -8,12 +8,21 @@ from typing import Final
 
 from whence.operations.ask import Ask
 from whence.operations.search import Search
+from whence.schema.errors import ModelMissing, Unavailable, WhenceError
 from whence.surfaces.http.bodies import body_of
 
 _OPTION: Final = re.compile(r"--([a-z][a-z-]*)")
 #: A command, an option or a setting.
 _COMMAND_LINE: Final = re.compile(r"\bwhence [a-z]|--[a-z]|\bWHENCE_[A-Z]")
+_OPERATOR: Final = "ask whoever runs this server: its settings have to change"
 _BETWEEN: Final = re.compile(r"(; |, or )")
+
+
+def hint_of(error: WhenceError) -> str:
+    """Return the hint of an error for a request; a fault that only settings mend names who has them."""
+    hint = request_hint(error.hint)
+    is_of_settings = isinstance(error, Unavailable | ModelMissing)
+    return hint or (_OPERATOR if error.hint and is_of_settings else "")
 
 
 def request_hint(hint: str) -> str:

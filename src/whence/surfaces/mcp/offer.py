@@ -36,7 +36,7 @@ from whence.schema.texts import TextBudget
 from whence.surfaces.http.auth import Caller
 from whence.surfaces.http.bodies import body_of, read_operation
 from whence.surfaces.http.failures import as_whence_error
-from whence.surfaces.http.request_hints import request_hint
+from whence.surfaces.http.request_hints import hint_of
 from whence.surfaces.http.service import Service
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ async def _call(
         found = await tool.call(service, caller, asked, progress)
     except Exception as error:  # noqa: BLE001 - reported in the result
         fault = as_whence_error(error)
-        hint = request_hint(fault.hint)
+        hint = hint_of(fault)
         words = f"error: {fault.message}" + (f"\nhint: {hint}" if hint else "")
         return {"content": [{"type": "text", "text": words}], "isError": True}
     document = msgspec.to_builtins(found)

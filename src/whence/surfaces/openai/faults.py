@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from whence.schema.errors import BadInput, NotFound, WhenceError
-from whence.surfaces.http.request_hints import request_hint
+from whence.surfaces.http.request_hints import hint_of
 
 #: Paths whose errors have this form.
 PREFIXES: Final = ("/v1/chat/", "/v1/models", "/v1/embeddings")
@@ -41,7 +41,7 @@ def openai_document(error: WhenceError, status: int) -> dict[str, Any]:
     """Return the JSON document of an error."""
     place = _PLACE.search(error.message)
     param = getattr(error, "param", None) or (place and place[1]) or None
-    hint = request_hint(error.hint)
+    hint = hint_of(error)
     message = f"{error.message}. {hint}" if hint else error.message
     kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     code = _CODES.get(status, error.code)
