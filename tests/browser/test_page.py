@@ -568,7 +568,8 @@ def test_no_view_has_serious_faults(page: Page, gateway: Gateway) -> None:
     page.wait(lambda: page.all("#detail .text p"))
     for one in page.all("summary"):
         one.click()
-    choice = page.wait(lambda: page.all("#view-inspect details select:has(option + option)"))[-1]
+    others = "#view-inspect select[aria-label='Other answer']:has(option + option)"
+    (choice,) = page.wait(lambda: page.all(others))
     choice.send_keys(Keys.ARROW_DOWN)
     page.wait(lambda: page.all(".pair article"))
     assert serious_findings(page, script) == []
