@@ -35,11 +35,11 @@ _MOST_ROWS = 5
 #: Least letters with which two forms of a word begin, and their least share of the longer one.
 _BEGINNING, _BEGINNING_SHARE = 4, 0.6
 #: A time of day, a date or the like, which is one word of a table.
+_JOINED_NUMBER = re.compile(r"(?<!\d)\d++(?:[.:,/-]\d++)++")
 #: What a question asks for that a row of a table tells, whatever its columns.
 _TOLD_BY_A_ROW = (None, "thing", "way", "reason")
 #: Letters and digits without a blank: `E04`, `INV-2023-7`.
-_CODE = re.compile(r"(?=[^\W\d]|.{0,40}[^\W\d])(?=\D{0,40}\d)[\w./-]{2,40}")
-_JOINED_NUMBER = re.compile(r"(?<!\d)\d++(?:[.:,/-]\d++)++")
+_CODE = re.compile(r"(?=.{0,40}[^\W\d])(?=\D{0,40}\d)[\w./-]{2,40}")
 
 
 class Row(NamedTuple):
