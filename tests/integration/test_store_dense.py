@@ -321,7 +321,7 @@ async def test_a_graph_is_measured(
     async with postgres_store.pool.connection() as connection:
         assert await vector_index.needs_index_build(connection, number)
 
-    assert first == again == ["ef_search=40 chunks=400"]
+    assert first == again == ["ef_search=40,100 chunks=400"]
     assert await _found(postgres_store, vector) == unmeasured
 
 
@@ -330,26 +330,28 @@ async def test_a_graph_of_low_recall_uses_the_ef_search_of_its_size(
 ) -> None:
     """Where no smaller value reaches the recall, the default is used."""
 
-    async def none_does(*_: Any) -> None:
-        return None
+    async def none_does(*_: Any) -> list[None]:
+        return [None, None]
 
     monkeypatch.setattr(vector_index, "least_ef_search", none_does)
     await _filled(postgres_store)
     await _indexed(postgres_store)
 
-    assert await _measured(database_url) == ["ef_search=106 chunks=400"]
+    assert await _measured(database_url) == ["ef_search=106,400 chunks=400"]
 
 
 def test_the_measured_ef_search_is_for_readers_who_see_nearly_all() -> None:
     """The measurement does not apply where a search skips hidden rows."""
 
     def widths(share: float, limit: int = 10) -> tuple[int, int]:
-        found = (vector_index.GraphSearch(limit, share, 20_000, one) for one in (None, 40))
+        found = (vector_index.GraphSearch(limit, share, 20_000, one) for one in (None, (40, 150)))
         plain, measured = found
-        assert plain.fetched == measured.fetched
+        assert plain.fetched >= measured.fetched > limit
         return plain.ef_search, measured.ef_search
 
     assert widths(1.0) == (100, 40)
     assert widths(0.9) == (100, 45)
     assert widths(0.89) == (100, 100)
-    assert widths(1.0, 100) == (400, 400)
+    assert widths(1.0, 100) == (400, 150)
+    assert widths(0.9, 200) == (800, 334)
+    assert widths(0.89, 100) == (400, 400)

@@ -59,8 +59,8 @@ class CollectionVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has an HNSW graph."""
     vector_set: int
     """Number of its vectors."""
-    measured: int | None
-    """The `ef_search` that the graph was measured to need, see `vector_index`."""
+    measured: tuple[int, int] | None
+    """The `ef_search` that the graph was measured to need for short and long rankings, see `vector_index`."""
 
     @property
     def vectors(self) -> str:
@@ -135,7 +135,7 @@ async def read_view(
         metadata_version=row["facts_version"],
         chunks=row["chunks"],
         indexed=row["indexed"],
-        measured=row["measured"],
+        measured=tuple(row["measured"]) if row["measured"] else None,
         vector_set=row["vector_set"],
     )
     classes = await allowed_classes(connection, access, version.epoch)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from whence.store.postgres.dense.ef_search_tuning import least_ef_search
+from whence.store.postgres.dense.ef_search_tuning import Depth, least_ef_search
 from whence.store.postgres.dense.vector_sets import VECTOR_TABLES, graph_name, vector_table
 from whence.store.postgres.driver import Connection
 
@@ -55,8 +56,11 @@ _MATCHES_PER_PLACE = 2.5
 _MAX_FETCHED = 2000
 #: Share of visible rows from which on the measured `ef_search` is enough.
 _NEARLY_ALL = 0.9
-#: Values of `ef_search` that are tried, below that for the size.
+#: Values of `ef_search` that are tried, below that for the size: for a ranking of ten places, ...
 _EF_STEPS = (40, 60, 80)
+#: ... and for one of a hundred, below `_OVERFETCH` of them. 32,848 passages of eight test collections need 200,
+#: 20,000 sums of random vectors of words more than 400; each 100 cost 1 to 2 ms of the server.
+_WIDE, _WIDE_STEPS = 100, (100, 150, 200, 300)
 #: Growth of a collection after which its graph is measured again.
 _GROWTH = 2
 #: First half of the key of the advisory lock under which a graph is built: "when" in ASCII.
@@ -74,14 +78,16 @@ INDEXED = (
     f"EXISTS (SELECT FROM pg_index i WHERE i.indisvalid AND i.indexrelid = {_GRAPH}) AS indexed"
 )
 _NOTE = f"obj_description({_GRAPH}, 'pg_class')"
-#: The measured `ef_search` of the graph of the collection `c`, NULL before it was measured.
-MEASURED = f"substring({_NOTE} FROM 'ef_search=([0-9]+)')::int AS measured"
+#: The measured `ef_search` of the graph of the collection `c`, for ten places and for `_WIDE`; NULL before.
+MEASURED = (
+    f"string_to_array(substring({_NOTE} FROM 'ef_search=([0-9]+,[0-9]+)'), ',')::int[] AS measured"
+)
 _STATE = f"""
 SELECT c.dimension, c.vector_set, coalesce(l.chunks, 0) AS chunks, {INDEXED},
     EXISTS (
         SELECT FROM vector_pending p WHERE p.collection_id = c.id AND p.number = c.vector_set AND p.refused = ''
     ) AS pending,
-    substring({_NOTE} FROM 'chunks=([0-9]+)')::int AS measured_of
+    substring({_NOTE} FROM ',[0-9]+ chunks=([0-9]+)')::int AS measured_of
 FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.id = $1
 """  # noqa: S608 - only constants
 #: The number of chunks of a collection in some classes.
@@ -108,7 +114,8 @@ class GraphSearch:
         limit: Places of the ranking.
         share: Share of the collection's rows that are visible and kept by a filter, 0 to 1.
         chunks: Rows of the collection.
-        measured: The `ef_search` that the graph needs where all rows are visible; None if not measured.
+        measured: The `ef_search` that the graph needs where all rows are visible, for ten places and for
+            `_WIDE`; None if not measured.
         fetched: Rows to ask of the graph; None for as many as the ranking needs.
     """
 
@@ -117,19 +124,23 @@ class GraphSearch:
         limit: int,
         share: float,
         chunks: int,
-        measured: int | None = None,
+        measured: Sequence[int] | None = None,
         fetched: int | None = None,
     ) -> None:
-        self.fetched = _fetched(limit, share) if fetched is None else fetched
+        needed = _fetched(limit, share)
         tenfolds = math.log10(max(1.0, chunks / _MIN_CHUNKS))
         ef_of_size = _MIN_EF + round(_EF_PER_TENFOLD * tenfolds)
         if measured is not None and share >= _NEARLY_ALL:
-            ef_of_size = min(ef_of_size, math.ceil(measured / share))
-        self.ef_search = min(_MAX_EF, max(ef_of_size, _fetched(limit, share), self.fetched))
+            of_ten, of_many = measured
+            ef_of_size = min(ef_of_size, math.ceil(of_ten / share))
+            of_limit = max(limit + 1, math.ceil(of_many * limit / _WIDE / share))
+            needed = min(needed, max(_MIN_FETCHED_OF_MANY, of_limit))
+        self.fetched = needed if fetched is None else fetched
+        self.ef_search = min(_MAX_EF, max(ef_of_size, needed, self.fetched))
 
 
 def graph_search(
-    limit: int, visible: int, chunks: int, measured: int | None = None
+    limit: int, visible: int, chunks: int, measured: Sequence[int] | None = None
 ) -> GraphSearch | None:
     """Return how to search the graph for a ranking; None when an exact scan is better.
 
@@ -244,11 +255,11 @@ async def _measure(connection: Connection, collection_id: int, state: Any) -> No
     chunks: int = state["chunks"]
     dimension, vectors = state["dimension"], vector_table(state["vector_set"])
     widest = GraphSearch(1, 1.0, chunks)
-    values = [one for one in _EF_STEPS if one < widest.ef_search]
-    found = await least_ef_search(
-        connection, collection_id, dimension, values, widest.fetched, vectors
-    )
-    note = f"ef_search={found or widest.ef_search} chunks={chunks:d}"
+    short = [one for one in _EF_STEPS if one < widest.ef_search]
+    depths = [Depth(10, widest.fetched, short), Depth(_WIDE, _WIDE, _WIDE_STEPS)]
+    of_ten, of_many = await least_ef_search(connection, collection_id, dimension, depths, vectors)
+    found = (of_ten or widest.ef_search, of_many or _OVERFETCH * _WIDE)
+    note = f"ef_search={found[0]:d},{found[1]:d} chunks={chunks:d}"
     name = graph_name(state["vector_set"], collection_id)
     await connection.execute(f"COMMENT ON INDEX {name} IS '{note}'")
 
