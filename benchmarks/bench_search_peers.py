@@ -1,9 +1,9 @@
 """Measure a hybrid search of `Engine` beside LanceDB's, and beside bm25s with a matrix of NumPy as the floor.
 
 All sides have the same passages, vectors, tags and queries in one process, and take turns. The passages are the
-documents of the public collections that `benchmarks.quality` reads; where more are wanted, halves of two
-documents each. Their vectors are sums of random vectors of words, which takes a hundredth of the time of a
-model; a query is embedded by the local model and gets the sum as well. One query in four has a misspelt word.
+documents of the public collections that `benchmarks.quality` reads, with the vectors of the local model, which
+are kept; where more are wanted, halves of two documents each, with the mean of their vectors. One query in four
+has a misspelt word.
 LanceDB has the index of its default, IVF-PQ, from 20,000 passages on, one for full text and one for tags.
 
 `encoder` is the embedding alone. `beyond` is processor time without that of `encoder`; `whence` has its server
@@ -21,7 +21,6 @@ import json
 import statistics
 import tempfile
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,14 +33,13 @@ from benchmarks.cpu import cpu_s
 from benchmarks.kept import add_options, opened
 from benchmarks.quality import ROOT, cache_folder, collections
 from whence import Engine
+from whence.models.local_embedder import LocalEmbedder
 from whence.schema.access import Access, DocumentTags
-from whence.schema.embedding import EmbeddingModel
 from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.postgres.store import PostgresStore
 from whence.store.protocols import EmbeddedDocument
 
 DIMENSION, LIMIT, BATCH, INDEXED_FROM = 384, 10, 1000, 20_000
-MODEL = EmbeddingModel(name="bench", dimension=DIMENSION)
 #: Each passage has one tag, drawn with its share; a reader sees the tags named.
 SHARES = {"few": 0.001, "some": 0.049, "rest": 0.95}
 READERS = {"all": ("few", "some", "rest"), "5 %": ("few", "some"), "0.1 %": ("few",)}
@@ -53,8 +51,7 @@ class Corpus:
     """Passages with vectors and tags, and queries; equal in every run."""
 
     def __init__(self, folder: Path, passages: int, queries: int) -> None:
-        self._rng = np.random.default_rng(1)
-        self._words: dict[str, Any] = {}
+        rng = np.random.default_rng(1)
         found = collections(folder, cache_folder())
         if not found:
             raise SystemExit(f"no collection in {folder}")
@@ -62,18 +59,17 @@ class Corpus:
         texts = [
             f"{one.get('title', '')} {one['text']}".strip() for one in itertools.chain(*records)
         ]
-        own = [texts[n] for n in self._rng.permutation(len(texts))[:passages]]
-        while len(own) < passages:
-            one, other = (texts[n] for n in self._rng.integers(0, len(texts), 2))
-            own.append(one[: len(one) // 2] + " " + other[len(other) // 2 :])
+        own = [texts[n] for n in rng.permutation(len(texts))[:passages]]
+        self._documents = len(own)
+        self._pairs = rng.integers(0, len(own), (passages - len(own), 2)).tolist()
+        for one, other in self._pairs:
+            own.append(own[one][: len(own[one]) // 2] + " " + own[other][len(own[other]) // 2 :])
         self.texts = [one.replace("\0", " ")[:4000] or "-" for one in own]
-        self.tags: list[str] = self._rng.choice(
-            list(SHARES), passages, p=list(SHARES.values())
-        ).tolist()
+        self.tags: list[str] = rng.choice(list(SHARES), passages, p=list(SHARES.values())).tolist()
         asked = [
             one["text"] for one in itertools.chain(*(_records(f / "queries.jsonl") for f in found))
         ]
-        drawn = [asked[n][:300] for n in self._rng.integers(0, len(asked), queries)]
+        drawn = [asked[n][:300] for n in rng.integers(0, len(asked), queries)]
         self.queries = [self._misspelt(one) if n % 4 == 0 else one for n, one in enumerate(drawn)]
 
     def _misspelt(self, query: str) -> str:
@@ -83,50 +79,31 @@ class Corpus:
         swapped = longest[: at - 1] + longest[at] + longest[at - 1] + longest[at + 1 :]
         return query.replace(longest, swapped, 1) if len(longest) > 5 else query
 
-    def vector(self, text: str) -> Any:
-        """Return the sum of the vectors of a text's words as a unit vector, float32."""
-        total = np.full(DIMENSION, 1e-3, dtype=np.float32)
-        for word in sorted(set(text.lower().split())):
-            if word not in self._words:
-                rng = np.random.default_rng(zlib.crc32(word.encode()))
-                self._words[word] = rng.standard_normal(DIMENSION, dtype=np.float32)
-            total += self._words[word]
-        return total / np.linalg.norm(total)
+    async def embed(self) -> Any:
+        """Return the unit vectors of all passages, shape (passages, dimension); those of documents are kept."""
+        kept = cache_folder() / "peers.npy"
+        own = np.load(kept) if kept.exists() else np.empty((0, DIMENSION), np.float32)
+        embedder = LocalEmbedder()
+        for start in range(len(own), self._documents, BATCH):
+            texts = self.texts[start : min(start + BATCH, self._documents)]
+            own = np.concatenate([own, await embedder.embed(texts, "document")])
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            np.save(kept, own)
+        await embedder.aclose()
+        pairs = np.array(self._pairs, dtype=int).reshape(-1, 2)
+        mean = own[pairs].sum(axis=1)
+        mean /= np.linalg.norm(mean, axis=1, keepdims=True)
+        return np.concatenate([own[: self._documents], mean]).astype(np.float32)
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-class BenchEmbedder:
-    """The local model's time with the vectors of the corpus."""
-
-    model = MODEL
-
-    def __init__(self, corpus: Corpus) -> None:
-        from whence.models.local_embedder import LocalEmbedder
-
-        self._corpus, self._local = corpus, LocalEmbedder()
-        self.max_tokens = self._local.max_tokens
-
-    async def embed(self, texts: Sequence[str], purpose: Any = "query") -> Any:
-        """Return the vectors of the corpus once the model has embedded the texts."""
-        await self._local.embed(texts, purpose)
-        return np.stack([self._corpus.vector(one) for one in texts])
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return the local model's counts."""
-        return self._local.count_tokens(texts)
-
-    async def aclose(self) -> None:
-        """Close the local model."""
-        await self._local.aclose()
-
-
-async def fill(store: PostgresStore, corpus: Corpus) -> dict[str, Any]:
+async def fill(store: PostgresStore, corpus: Corpus, vectors: Any) -> dict[str, Any]:
     """Store the corpus; gives the seconds that it took."""
     started = time.perf_counter()
-    await store.ensure_collection("bench", MODEL)
+    await store.ensure_collection("bench", LocalEmbedder().model)
     rows = list(zip(corpus.texts, corpus.tags, strict=True))
     for start in range(0, len(rows), BATCH):
         documents = [
@@ -138,7 +115,7 @@ async def fill(store: PostgresStore, corpus: Corpus) -> dict[str, Any]:
                     title=text[:40],
                     tags=DocumentTags((tag,)),
                 ),
-                vectors=corpus.vector(text)[None],
+                vectors=vectors[start + n][None],
             )
             for n, (text, tag) in enumerate(rows[start : start + BATCH])
         ]
@@ -150,7 +127,7 @@ async def fill(store: PostgresStore, corpus: Corpus) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - started}
 
 
-async def open_lance(folder: str, corpus: Corpus) -> Any:
+async def open_lance(folder: str, corpus: Corpus, vectors: Any) -> Any:
     """Return a table of LanceDB with the corpus and its indexes."""
     import lancedb
     import pyarrow as pa
@@ -161,7 +138,7 @@ async def open_lance(folder: str, corpus: Corpus) -> Any:
     database = await lancedb.connect_async(folder)
     table = await database.create_table("bench", schema=schema)
     rows = [
-        {"id": f"d{n}", "tag": tag, "text": text, "vector": corpus.vector(text)}
+        {"id": f"d{n}", "tag": tag, "text": text, "vector": vectors[n]}
         for n, (text, tag) in enumerate(zip(corpus.texts, corpus.tags, strict=True))
     ]
     for start in range(0, len(rows), 20 * BATCH):
@@ -173,13 +150,12 @@ async def open_lance(folder: str, corpus: Corpus) -> Any:
     return table
 
 
-def floor(corpus: Corpus, tags: Sequence[str]) -> Callable[[str, Any], list[str]]:
+def floor(corpus: Corpus, matrix: Any, tags: Sequence[str]) -> Callable[[str, Any], list[str]]:
     """Return a search by bm25s and a matrix, ranks joined by their reciprocals."""
     import bm25s
 
     index = bm25s.BM25()
     index.index(bm25s.tokenize(corpus.texts, show_progress=False), show_progress=False)
-    matrix = np.stack([corpus.vector(one) for one in corpus.texts])
     visible = np.isin(corpus.tags, tags)
 
     def search(query: str, vector: Any) -> list[str]:
@@ -196,29 +172,34 @@ def floor(corpus: Corpus, tags: Sequence[str]) -> Callable[[str, Any], list[str]
 
 
 def forms(
-    engine: Engine, table: Any, corpus: Corpus, reader: str, own: Sequence[BenchEmbedder]
+    engine: Engine,
+    table: Any,
+    corpus: Corpus,
+    vectors: Any,
+    reader: str,
+    own: Sequence[LocalEmbedder],
 ) -> dict[str, Form]:
     """Return the searches of one reader; each side embeds with the encoder that is its own."""
     tags = READERS[reader]
     access = Access(frozenset(tags))
     where = None if reader == "all" else f"tag IN ({', '.join(map(repr, tags))})"
-    matrix = floor(corpus, tags)
+    search_matrix = floor(corpus, vectors, tags)
     lance, numpy, alone = own
 
     async def by_whence(query: str) -> Any:
         return await engine.search(query, top_k=LIMIT, access=access, collection="bench")
 
     async def by_lance(query: str) -> Any:
-        vector = (await lance.embed([query]))[0]
+        vector = (await lance.embed([query], "query"))[0]
         search = table.query().nearest_to(vector).distance_type("cosine").nearest_to_text(query)
         search = search.where(where) if where else search
         return await search.rerank().limit(LIMIT).to_list()
 
     async def by_numpy(query: str) -> Any:
-        return matrix(query, (await numpy.embed([query]))[0])
+        return search_matrix(query, (await numpy.embed([query], "query"))[0])
 
     async def encode(query: str) -> Any:
-        return await alone.embed([query])
+        return await alone.embed([query], "query")
 
     return {"whence": by_whence, "lance": by_lance, "numpy": by_numpy, "encoder": encode}
 
@@ -281,23 +262,24 @@ async def turns(
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Fill the stores, then compare for each reader, each number of clients, and both kinds of encoders."""
     corpus = Corpus(options.folder, options.passages, options.searches * (options.rounds + 1))
-    name = f"peers-{options.passages}"
+    vectors = await corpus.embed()
+    name = f"peers-model-{options.passages}"
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(options.home, name, lambda store, _: fill(store, corpus)) as (
+        async with opened(options.home, name, lambda store, _: fill(store, corpus, vectors)) as (
             store,
             _,
             _,
         ):
             if options.fill:
                 return {}
-            table = await open_lance(folder, corpus)
+            table = await open_lance(folder, corpus, vectors)
             server = await postmaster_of(store)
-            encoders = [BenchEmbedder(corpus) for _ in range(4)]
+            encoders = [LocalEmbedder() for _ in range(4)]
             async with Engine(store=store, embedder=encoders[0]) as engine:
                 for reader, clients, shared in _cases():
                     own = encoders[:1] * 3 if shared else encoders[1:]
-                    sides = forms(engine, table, corpus, reader, own)
+                    sides = forms(engine, table, corpus, vectors, reader, own)
                     case = f"{reader}, {clients} clients, {'one encoder' if shared else 'one each'}"
                     found[case] = await turns(
                         sides, corpus.queries, clients, options.rounds, server
