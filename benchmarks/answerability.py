@@ -7,8 +7,9 @@ is asked twice: with the passages that a search by words and vectors finds among
 passage that answers, so that the rest of its page stays. To these come questions about things that tables and
 sentences have or lack (`benchmarks.absent_things`), and the questions of everyday texts in 13
 languages (`benchmarks/languages/choosing`), asked with and without the document that they are about. Constants
-are fitted on every other page or document; only figures of those between are printed, and none of these is read
-for a choice. `--fit` writes `src/whence/quoting/answerability.json`.
+are fitted on every other page or document, where each set counts alike; only figures of those between are
+printed, and none of these is read for a choice. `--fit` writes `src/whence/quoting/answerability.json`; other
+readings are judged with the weights that are there.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ _LANGUAGE_OF = {code: name for name, code in LANGUAGE_CODES.items()}
 #: Codes of languages that are read by the model of English; in other scripts it tells nothing.
 _READ = frozenset(("en", "de", "es"))
 #: Wrong answers that one needless refusal costs: most questions that people ask have an answer, and whoever
-#: reads a wrong one sees its source beside it.
-_NEEDLESS = 3.0
+#: reads a wrong one sees its source beside it. Readings that do not know the language are less to be trusted,
+#: and beside a refusal stands the nearest passage.
+_NEEDLESS, _NEEDLESS_UNKNOWN = 3.0, 1.5
+#: Those readings.
+_UNKNOWN = frozenset(("words", "foreign"))
 #: Spans of a case that the weights are fitted on: those that share most with the question.
 _NEAREST = 8
 #: Of the generated texts.
@@ -69,8 +73,8 @@ class Case(NamedTuple):
     answerable: bool
     """Whether one of the passages has the answer."""
     spans: dict[Basis, list[Features]]
-    holds: list[bool]
-    """Whether each span has the answer."""
+    holds: dict[Basis, list[bool]]
+    """Whether each of these has the answer; readers part a text into different spans."""
 
 
 def questions(path: Path) -> Iterator[tuple[int, str, str, str, str]]:
@@ -119,7 +123,7 @@ async def cases(path: Path, readers: Sequence[SpanReader], embedder: Any, most: 
     return found
 
 
-async def everyday_cases(reader: SpanReader) -> list[Case]:
+async def everyday_cases(readers: Sequence[SpanReader]) -> list[Case]:
     """Return the cases of the everyday questions, each with its document among the others and without it."""
     found = []
     for path in sorted(CHOOSING.glob("*.json")):
@@ -136,7 +140,7 @@ async def everyday_cases(reader: SpanReader) -> list[Case]:
                     sections=titles,
                 )
                 is_there = one.answerable and not left_out
-                case = await _case(request, [reader], one.holds if is_there else None)
+                case = await _case(request, readers, one.holds if is_there else None)
                 if case is not None:
                     page = documents.index(one.document)
                     found.append(Case("everyday", path.stem, page, is_there, *case))
@@ -145,21 +149,25 @@ async def everyday_cases(reader: SpanReader) -> list[Case]:
 
 async def _case(
     request: WriteRequest, readers: Sequence[SpanReader], holds: Callable[[str], bool] | None
-) -> tuple[dict[Basis, list[Features]], list[bool]] | None:
+) -> tuple[dict[Basis, list[Features]], dict[Basis, list[bool]]] | None:
     words = words_of(request.query, request.documents)
     everything = all_spans(request, words)
     if not everything:
         return None
     bases: dict[Basis, list[Features]] = {}
+    answers: dict[Basis, list[bool]] = {}
     for reader in readers:
         found = await examine(request, everything, words, None, reader)
         asked, reading = found.parts[0][1], found.reading
-        bases["words"] = features(asked, found.spans, None, 0)
+        own: dict[Basis, list[Features]] = {"words": features(asked, found.spans, None, 0)}
         if reading is not None:
             embedded = Reading(reading.vectors, reading.cosines)
-            bases["embedder"] = features(asked, found.spans, embedded, 0)
-            bases[found.basis] = features(asked, found.spans, reading, 0)
-    return bases, [holds is not None and holds(one.text) for one in found.spans]
+            own["embedder"] = features(asked, found.spans, embedded, 0)
+            own[found.basis] = features(asked, found.spans, reading, 0)
+        right = [holds is not None and holds(one.text) for one in found.spans]
+        # Words and embedder see what the first reader does.
+        bases, answers = own | bases, dict.fromkeys(own, right) | answers
+    return bases, answers
 
 
 async def absent_cases(reader: SpanReader) -> list[Case]:
@@ -235,7 +243,7 @@ def table(some: Sequence[Case], basis: Basis) -> tuple[NDArray[Any], NDArray[Any
         )
         for place in order[:_NEAREST]:
             rows.append([1.0, *(getattr(found[place], name) for name in FIELDS[basis])])
-            labels.append(float(one.holds[place]))
+            labels.append(float(one.holds[basis][place]))
     return np.array(rows), np.array(labels)
 
 
@@ -308,7 +316,7 @@ async def _read(options: argparse.Namespace) -> list[Case]:
         found += await cases(path, readers, model, options.questions)
         print(f"{path.name}: {len(found)} cases", file=sys.stderr)
     found += await absent_cases(reader)
-    found += await everyday_cases(other)
+    found += await everyday_cases((reader, other))
     if options.sets:
         found += await set_cases(options.sets, options.home, [reader])
     await embedder.aclose()
@@ -322,14 +330,11 @@ def report(some: Sequence[Case], written: Sequence[str] = ()) -> None:
     judge = [one for one in some if one.page % 2]
     weights: dict[str, dict[str, float]] = json.loads(_WEIGHTS.read_text("utf-8"))
     for basis in FIELDS:
-        x, y = table(choose, basis)
-        if not len(x):
-            continue
-        w = fit(x, y)
-        w[0] -= _logit(cheapest(*outcomes(choose, basis, w)))
+        names = ("bias", *FIELDS[basis])
         if basis in written:
-            names = ("bias", *FIELDS[basis])
+            w = fitted([one for one in choose if _is_read_by(one, basis)], basis)
             weights[basis] = dict(zip(names, map(float, w.round(4)), strict=True))
+        w = np.array([weights[basis][name] for name in names])
         for language in sorted({one.language for one in judge if basis in one.spans}):
             own = [one for one in judge if one.language == language]
             scores, labels = outcomes(own, basis, w)
@@ -352,13 +357,30 @@ def outcomes(
     return np.array(scores), np.array([one.answerable for one in own], dtype=float)
 
 
-def cheapest(scores: NDArray[Any], labels: NDArray[Any]) -> float:
-    """Return the floor of the least cost: a needless refusal counts as `_NEEDLESS` wrong answers."""
-    floors = np.unique(scores)
+def _is_read_by(one: Case, basis: Basis) -> bool:
+    """Return whether a reading serves a case; words alone do where the default encoder does not."""
+    return basis in one.spans and (basis != "words" or not {"reader", "foreign"} & {*one.spans})
+
+
+def fitted(some: Sequence[Case], basis: Basis) -> NDArray[Any]:
+    """Return the weights of a reading, with the bias that makes its cheapest floor `FLOOR`."""
+    sets = [[one for one in some if one.set == name] for name in sorted({one.set for one in some})]
+    tables = [table(one, basis) for one in sets]
+    x, y = (np.concatenate(parts) for parts in zip(*tables, strict=True))
+    w = fit(x, y)
+    w[0] -= _logit(cheapest([outcomes(one, basis, w) for one in sets], basis))
+    return w
+
+
+def cheapest(sets: Sequence[tuple[NDArray[Any], NDArray[Any]]], basis: Basis) -> float:
+    """Return the floor of the least cost, see `_NEEDLESS`; each set counts alike."""
+    floors = np.unique(np.concatenate([scores for scores, _ in sets]))
+    needless = _NEEDLESS_UNKNOWN if basis in _UNKNOWN else _NEEDLESS
 
     def cost(floor: float) -> float:
-        wrong = float((scores[labels == 0] >= floor).mean())
-        return wrong + _NEEDLESS * float((scores[labels > 0] < floor).mean())
+        wrong = [(scores[labels == 0] >= floor).mean() for scores, labels in sets]
+        refused = [(scores[labels > 0] < floor).mean() for scores, labels in sets]
+        return float(sum(wrong) + needless * sum(refused))
 
     return float(min(floors, key=lambda floor: (cost(floor), floor)))
 

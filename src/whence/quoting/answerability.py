@@ -23,6 +23,7 @@ from whence.models.protocols import AskedWord, Reading
 from whence.quoting.answer_kinds import NUMERIC, holds_kind
 from whence.quoting.evidence_spans import Span
 from whence.quoting.identifiers import in_range, ranges_of, without_zeros
+from whence.text.letter_runs import shared_runs
 from whence.text.normalization import clean
 from whence.text.overlap import Words, overlap
 from whence.text.question_words import AskedKind
@@ -85,6 +86,8 @@ class Features(NamedTuple):
     beyond: float = 0.0
     """Mean nearness of the content words of the question that do not stand above the span: whatever a company
     did not report has a row or sentence near it, because all of them stand below the company's name."""
+    letters: float = 0.0
+    """Share of the question's runs of letters in the span: words of one root share them where stems differ."""
 
 
 _READ: Final = ("own", "both", "numbers", "near", "coverage", "nearness")
@@ -92,11 +95,12 @@ _READ: Final = ("own", "both", "numbers", "near", "coverage", "nearness")
 #: no span has and the lead over other spans gain nothing on pages left out; nor do, with a reader of English,
 #: the kind of thing, and the harmonic mean or the least in place of the mean of words beyond the headings. A
 #: reader of many languages reads sentences, which the kind of thing and the deviation of the cosine tell apart;
-#: the share of words in the sentence alone and the worst word then gain nothing.
+#: the share of words in the sentence alone and the worst word then gain nothing. Runs of letters help whoever
+#: does not know the language: with words alone the best of the spans has the answer in 71 % in place of 58.
 FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
-    "words": ("own", "both", "kind", "numbers"),
+    "words": ("own", "both", "kind", "numbers", "letters"),
     "embedder": ("own", "both", "kind", "numbers", "cosine"),
-    "foreign": _READ,
+    "foreign": (*_READ, "letters"),
     "multilingual": ("both", "numbers", "missing", "cosine", "near", "nearness"),
     "reader": (*_READ, "beyond"),
 }
@@ -126,6 +130,7 @@ def features(
     deviation = statistics.pstdev(cosines) if cosines else 0.0
     read = reading.words[row] if reading and reading.words else []
     topical = _topical(question, read)
+    letters = shared_runs(question.text, [one.text for one in spans])
     found = []
     for place, span in enumerate(spans):
         missing = asked_numbers
@@ -142,6 +147,7 @@ def features(
             missing=float(kind is False),
             numbers=len(missing) / max(1, len(asked_numbers)),
             lacks=kind is False and question.kind in NUMERIC,
+            letters=letters[place],
         )
         if cosines:
             above = (cosines[place] - mean) / (4 * deviation) if deviation else 0.0

@@ -67,6 +67,8 @@ _SLOPE, _DOUBT = 0.8, 0.07
 #: Longest text that is read, in characters.
 _MAX_CHARACTERS = 500
 _COSINE_WEIGHT = 0.6
+#: Weight of runs of letters beside words where nothing else is known: that of the fit in `answerability.json`.
+_LETTERS = 0.4
 #: Weight of a word above a unit, relative to a word in it.
 _CONTEXT_WEIGHT = 0.6
 #: Weights of the order beside that of nearness, which is 1; none counts for the score. They were fitted to the
@@ -303,8 +305,10 @@ def _weigh(
     """Return score and order of each span, for each question in one; `rows` are the rows that it asks for."""
     weighed = []
     for row, (question, terms) in enumerate(found.parts):
-        scores = chances(found.basis, features(terms, found.spans, found.reading, row))
-        nearness = _nearness(question, found.spans, found.reading, row)
+        told = features(terms, found.spans, found.reading, row)
+        scores = chances(found.basis, told)
+        letters = [one.letters for one in told]
+        nearness = _nearness(question, found.spans, found.reading, row, letters)
         alike = found.reading.cosines[row] if found.reading else [0.0] * len(found.spans)
         order = _order(question, found.spans, nearness, alike, request)
         for place, span in enumerate(found.spans):
@@ -459,14 +463,19 @@ def _share(question: _Part, span: Span) -> float:
 
 
 def _nearness(
-    question: _Part, spans: Sequence[Span], reading: Reading | None, row: int
+    question: _Part,
+    spans: Sequence[Span],
+    reading: Reading | None,
+    row: int,
+    letters: Sequence[float],
 ) -> list[float]:
-    """Return how near spans are to the question of a row, for the order."""
+    """Return how near spans are to the question of a row, for the order; `letters` as in `Features`."""
     if reading is not None and reading.nearness:
         return reading.nearness[row]
     shares = [_share(question, one) for one in spans]
     if reading is None:
-        return shares
+        pairs = zip(shares, letters, strict=True)
+        return [_LETTERS * run + (1 - _LETTERS) * share for share, run in pairs]
     return [
         _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
         for cosine, share in zip(reading.cosines[row], shares, strict=True)
