@@ -55,7 +55,7 @@ _READ = frozenset(("en", "de", "es"))
 #: and beside a refusal stands the nearest passage.
 _NEEDLESS, _NEEDLESS_UNKNOWN = 3.0, 1.5
 #: Those readings.
-_UNKNOWN = frozenset(("words", "foreign"))
+_UNKNOWN = frozenset(("letters", "foreign"))
 #: Spans of a case that the weights are fitted on: those that share most with the question.
 _NEAREST = 8
 #: Of the generated texts.
@@ -159,7 +159,8 @@ async def _case(
     for reader in readers:
         found = await examine(request, everything, words, None, reader)
         asked, reading = found.parts[0][1], found.reading
-        own: dict[Basis, list[Features]] = {"words": features(asked, found.spans, None, 0)}
+        alone = features(asked, found.spans, None, 0)
+        own: dict[Basis, list[Features]] = {"words": alone, "letters": alone}
         if reading is not None:
             embedded = Reading(reading.vectors, reading.cosines)
             own["embedder"] = features(asked, found.spans, embedded, 0)
@@ -358,8 +359,8 @@ def outcomes(
 
 
 def _is_read_by(one: Case, basis: Basis) -> bool:
-    """Return whether a reading serves a case; words alone do where the default encoder does not."""
-    return basis in one.spans and (basis != "words" or not {"reader", "foreign"} & {*one.spans})
+    """Return whether a reading serves a case; letters do where the default encoder does not."""
+    return basis in one.spans and (basis != "letters" or not {"reader", "foreign"} & {*one.spans})
 
 
 def fitted(some: Sequence[Case], basis: Basis) -> NDArray[Any]:

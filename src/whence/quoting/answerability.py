@@ -4,7 +4,8 @@ In: a question's terms and kind, a span with what stands above it, and how near 
 probability, 0 to 1, that the span answers. It is a logistic regression; its weights stand in
 `answerability.json`, one row for what was read: by a reader of English (`reader`), by a reader in another
 language than its own (`foreign`), by a reader of many languages (`multilingual`), by an embedder alone
-(`embedder`), by words alone (`words`). `python -m benchmarks.answerability` fits and judges them.
+(`embedder`), by words alone (`words`), in other languages than English also by runs of letters (`letters`).
+`python -m benchmarks.answerability` fits and judges them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from whence.text.overlap import Words, overlap
 from whence.text.question_words import AskedKind
 from whence.text.values import find_values, without_values
 
-Basis = Literal["reader", "foreign", "multilingual", "embedder", "words"]
+Basis = Literal["reader", "foreign", "multilingual", "embedder", "words", "letters"]
 
 _DIGITS: Final = regex.compile(r"\p{N}+")
 #: What the absence or presence of the kind of thing that is asked for counts.
@@ -98,7 +99,8 @@ _READ: Final = ("own", "both", "numbers", "near", "coverage", "nearness")
 #: the share of words in the sentence alone and the worst word then gain nothing. Runs of letters help whoever
 #: does not know the language: with words alone the best of the spans has the answer in 71 % in place of 58.
 FIELDS: Final[Mapping[Basis, tuple[str, ...]]] = {
-    "words": ("own", "both", "kind", "numbers", "letters"),
+    "words": ("own", "both", "kind", "numbers"),
+    "letters": ("own", "both", "kind", "numbers", "letters"),
     "embedder": ("own", "both", "kind", "numbers", "cosine"),
     "foreign": (*_READ, "letters"),
     "multilingual": ("both", "numbers", "missing", "cosine", "near", "nearness"),
@@ -193,13 +195,14 @@ def _beyond(
 
 def basis_of(reading: Reading | None, words: Words) -> Basis:
     """Return what the probability rests on; the weights of English need question and documents in English."""
+    in_english = words.language == words.asked == "english"
     if reading is None:
-        return "words"
+        return "words" if in_english else "letters"
     if not reading.coverage:
         return "embedder"
     if reading.multilingual:
         return "multilingual"
-    return "reader" if words.language == words.asked == "english" else "foreign"
+    return "reader" if in_english else "foreign"
 
 
 def chances(basis: Basis, found: Sequence[Features]) -> list[float]:

@@ -307,7 +307,7 @@ def _weigh(
     for row, (question, terms) in enumerate(found.parts):
         told = features(terms, found.spans, found.reading, row)
         scores = chances(found.basis, told)
-        letters = [one.letters for one in told]
+        letters = [one.letters for one in told] if found.basis == "letters" else []
         nearness = _nearness(question, found.spans, found.reading, row, letters)
         alike = found.reading.cosines[row] if found.reading else [0.0] * len(found.spans)
         order = _order(question, found.spans, nearness, alike, request)
@@ -469,13 +469,18 @@ def _nearness(
     row: int,
     letters: Sequence[float],
 ) -> list[float]:
-    """Return how near spans are to the question of a row, for the order; `letters` as in `Features`."""
+    """Return how near spans are to the question of a row, for the order.
+
+    `letters` has the runs of letters that each shares where they are read.
+    """
     if reading is not None and reading.nearness:
         return reading.nearness[row]
     shares = [_share(question, one) for one in spans]
-    if reading is None:
+    if letters:
         pairs = zip(shares, letters, strict=True)
         return [_LETTERS * run + (1 - _LETTERS) * share for share, run in pairs]
+    if reading is None:
+        return shares
     return [
         _COSINE_WEIGHT * max(0.0, cosine) + (1 - _COSINE_WEIGHT) * share
         for cosine, share in zip(reading.cosines[row], shares, strict=True)
