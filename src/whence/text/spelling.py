@@ -176,6 +176,26 @@ def _is_known(word: str, language: str) -> bool:
     return language in _DICTIONARIES and word in _dictionary(_DICTIONARIES[language])
 
 
+def usualness(word: str, language: str) -> int | None:
+    """Return 2 for the usual words of a language, 1 for rarer ones of its dictionary, 0 for others; None without one."""
+    code = _DICTIONARIES.get(language)
+    if code is None:
+        return None
+    return 2 if word in _often(code) else int(word in _dictionary(code))
+
+
+def is_listed(word: str, language: str) -> bool:
+    code = _DICTIONARIES[language]
+    return word in _dictionary(code) or word in _rare_words(code)
+
+
+@lru_cache(maxsize=len(_DICTIONARIES))
+def _often(code: str) -> frozenset[str]:
+    uses = _uses(code)
+    limit = sorted(uses.values())[-len(uses) // 20]
+    return frozenset(word for word, n in uses.items() if n > limit)
+
+
 @lru_cache(maxsize=len(_DICTIONARIES))
 def _dictionary(code: str) -> frozenset[str]:
     """Return the usual words of pyspellchecker's dictionary; 0.1 s and 10 MB when they are needed first."""
