@@ -157,7 +157,11 @@ def places() -> dict[str, str]:
             *((key.lower(), name) for key, name in data["territories"].items() if len(key) == 2),
             # English data has only the cities that differ from the keys.
             *((zone, zone.rpartition("/")[2]) for zone in data["time_zones"] if "/" in zone),
-            *((zone, names["city"]) for zone, names in data["time_zones"].items() if "city" in names),
+            *(
+                (zone, names["city"])
+                for zone, names in data["time_zones"].items()
+                if "city" in names
+            ),
             *((f"day-{day}", name) for day, name in data["days"]["format"]["wide"].items()),
             *((f"lang-{key}", name) for key, name in data["languages"].items() if len(key) == 2),
         ]

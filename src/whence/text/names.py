@@ -25,11 +25,12 @@ from whence.text.values import month_number
 
 _TOKEN: Final = regex.compile(r"[\p{L}\p{M}\p{N}]+(?:[-_.'\u2019][\p{L}\p{M}\p{N}]+)*+")
 _PART: Final = regex.compile(r"[\p{L}\p{M}\p{N}]+")
-#: What no language translates: `ArchivesSpace`, `reports_eu`, `config.yaml`, `B2-550`.
+#: What no language translates: `ArchivesSpace`, `reports_eu`, `B2-550`.
 _IDENTIFIER: Final = regex.compile(
-    r"[\p{L}\p{N}]*\p{Ll}\p{Lu}[\p{L}\p{N}]*|[\p{L}\p{N}]+(?:_[\p{L}\p{N}]+)+|\p{L}{2,}(?:\.\p{Ll}{2,})+"
-    r"|\p{L}{2,}-?\p{N}{2,}[\p{L}\p{N}]*"
+    r"[\p{L}\p{N}]*\p{Ll}\p{Lu}[\p{L}\p{N}]*|[\p{L}\p{N}]+(?:_[\p{L}\p{N}]+)+|\p{L}{2,}-?\p{N}{2,}[\p{L}\p{N}]*"
 )
+#: Such names with a dot, which abbreviations (`prof.ssa`) have too.
+_DOTTED: Final = regex.compile(r"\p{L}{2,}(?:\.\p{Ll}{2,})++")
 _LATIN: Final = regex.compile(r"\p{Latin}")
 _OTHER_LETTER: Final = regex.compile(r"[\p{L}--\p{Latin}]", regex.V1)
 #: Where a word touches the characters of a script without spaces.
@@ -49,8 +50,11 @@ _TITLE: Final = 4
 _ACRONYM: Final = 6
 #: Letters of one sound, which names of cities change in other languages.
 _SOUNDS: Final = (("ph", "f"), ("c", "k"), ("q", "k"), ("w", "v"), ("y", "i"), ("z", "s"))
-#: Languages that write every noun with a capital, and the endings of their words for both sexes.
+#: Languages that write every noun with a capital, those that write names of languages so, those that write
+#: compounds as one word, and the endings of words for both sexes.
 _CAPITAL_NOUNS: Final = frozenset(("german",))
+_CAPITAL_LANGUAGES: Final = frozenset(("dutch", "english", "german"))
+_COMPOUNDING: Final = frozenset(("dutch", "german"))
 _BOTH_SEXES: Final = ("In", "Innen")
 #: Letters of the shortest word in a compound.
 _COMPOUND: Final = 4
@@ -75,6 +79,11 @@ class _Place(NamedTuple):
     end: int
     keys: frozenset[str]
 
+    @property
+    def kind(self) -> str:
+        """`day`, `lang` or `place`; the last of these that the name may be."""
+        return max(map(_kind, self.keys))
+
 
 class Names:
     """The names of passages, read once for all sentences that are compared with them.
@@ -92,6 +101,10 @@ class Names:
     @cached_property
     def _joined(self) -> str:
         return _joined(self._text)
+
+    @cached_property
+    def _has_dotted(self) -> bool:
+        return _DOTTED.search(self._text) is not None
 
     @cached_property
     def _folded(self) -> frozenset[str]:
@@ -114,13 +127,21 @@ class Names:
         text = _BORDER.sub(" ", sentence)
         if not all(_joined(one) in self._joined for one in _identifiers(text, language)):
             return False
+        if self._has_dotted and any(
+            _joined(one) not in self._joined for one in _DOTTED.findall(text)
+        ):
+            return False
         if not self._is_latin:
             # Names are written in other letters, and spelt as each language hears them.
             return True
         places = _places(text)
         if self._misplaces(text, places):
             return False
-        own = [one for one in _capitals(text) if _LATIN.match(one.text) and not _within(one, places)]
+        # Where languages have no capital, a word that has one is a surname.
+        covered = [one for one in places if one.kind != "lang" or language in _CAPITAL_LANGUAGES]
+        own = [
+            one for one in _capitals(text) if _LATIN.match(one.text) and not _within(one, covered)
+        ]
         lacking = self._lacking(own, places)
         is_pair = any(one.end + 1 == other.start for one, other in pairwise(lacking))
         mixed = _OTHER_LETTER.search(text) is not None
@@ -130,12 +151,12 @@ class Names:
 
     def _misplaces(self, text: str, places: Sequence[_Place]) -> bool:
         """Return whether a sentence has a place, language or day where the passages have another."""
-        have = _keys(self._places)
-        lacking = {_kind(one) for one in have - _keys(places)}
+        have, said = _keys(self._places), _keys(places)
+        lacking = {one.kind for one in self._places if one.keys.isdisjoint(said)}
         return any(
             not one.keys & have
             and not self._folded.issuperset(map(fold, _PART.findall(text[one.start : one.end])))
-            and not lacking.isdisjoint(map(_kind, one.keys))
+            and one.kind in lacking
             for one in places
         )
 
@@ -154,9 +175,7 @@ class Names:
             and (_within(one, others) or not _within(one, self._places))
         ]
 
-    def _is_missed(
-        self, run: list[_Word], language: str, *, mixed: bool, is_pair: bool
-    ) -> bool:
+    def _is_missed(self, run: list[_Word], language: str, *, mixed: bool, is_pair: bool) -> bool:
         """Return whether words with a capital side by side are a name that the passages lack.
 
         Args:
@@ -240,10 +259,13 @@ def _level(word: str, language: str) -> int | None:
 
 
 def _level_of_part(word: str, language: str) -> int | None:
-    if language in _CAPITAL_NOUNS:
-        # The dictionary counts no uses of nouns, and has their compounds by the last part only.
-        starts = (0, *range(_MIN_LETTERS, len(word) - _COMPOUND + 1))
-        return 2 * any(is_listed(word[start:], language) for start in starts)
+    if language in _COMPOUNDING:
+        # Their dictionaries have compounds by the last part only; the German one counts no uses of nouns.
+        tails = [word[start:] for start in range(_MIN_LETTERS, len(word) - _COMPOUND + 1)]
+        if language in _CAPITAL_NOUNS:
+            return 2 * any(is_listed(one, language) for one in (word, *tails))
+        if any(usualness(one, language) for one in tails):
+            return 2
     forms = (word, *(word[:-cut] for cut in (1, 2) if len(word) > _STEM + cut))
     levels = [usualness(one, language) for one in forms]
     return max((one for one in levels if one is not None), default=None)

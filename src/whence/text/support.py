@@ -148,9 +148,9 @@ class Check:
         guessed = guess_language(answer)
         self.language = guessed or DEFAULT_LANGUAGE
         self._is_unnamed = guessed is None
-        self._is_clear = (
-            self.language != DEFAULT_LANGUAGE
-            and self.language in (detect_language(answer), *LANGUAGES_BY_SCRIPT)
+        self._is_clear = self.language != DEFAULT_LANGUAGE and self.language in (
+            detect_language(answer),
+            *LANGUAGES_BY_SCRIPT,
         )
         self._asked = frozenset(fold(one) for one in _WORD.findall(question))
         self._names: dict[tuple[Source, ...], Names] = {}
