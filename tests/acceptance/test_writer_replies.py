@@ -229,6 +229,50 @@ def test_the_wait_that_a_server_asks_for_is_told(ask: Any) -> None:
     assert "3600 s" in result.err
 
 
+def limited(message: str, **fields: Any) -> Answer:
+    return 429, {}, json.dumps({"error": {"message": message, **fields}}).encode()
+
+
+#: Limits of an hour and longer, as servers of several kinds report them, and what the hint says.
+SPENT = {
+    "tokens a day": (limited("Limit reached on tokens per day (TPD): Limit 100000. Please try again in 16m10.08s."), "17 minutes"),
+    "details": (limited("You exceeded your current quota.", status="RESOURCE_EXHAUSTED", details=[
+        {"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]}, {"retryDelay": "34s"}]), "the day is over"),
+    "name": (limited("Rate limit exceeded: free-models-per-day", code=429), "the day is over"),
+    "month": (limited("Your monthly allowance is used up"), "the month is over"),
+    "week": ((429, {"retry-after": "200000"}, b'{"error": "weekly usage limit reached"}'), "56 hours"),
+}  # fmt: skip
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("answer", "when"), SPENT.values(), ids=SPENT)
+def test_a_limit_of_a_long_period_is_paid_once(ask: Any, answer: Answer, when: str) -> None:
+    """One request, exit 4, and a hint that says when to come back."""
+    result, bodies = ask(answer)
+
+    assert (result.code, len(bodies)) == (4, 1)
+    assert when in " ".join(result.err.split())
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    "answer",
+    [
+        limited("You exceeded your current quota.", details=[
+            {"violations": [{"quotaId": "RequestsPerMinutePerProject"}]}, {"retryDelay": "0.4s"}]),
+        limited("Too many requests (60 requests per minute, 1000 per day). Try again in 400ms."),
+    ],
+    ids=["details", "list of limits"],
+)  # fmt: skip
+def test_a_limit_of_a_minute_is_waited_for(ask: Any, answer: Answer) -> None:
+    """The request is made again after the time that the body names."""
+    replies = iter([answer])
+
+    result, bodies = ask(lambda path, body: next(replies, None) or chat(text(SAID))(path, body))
+
+    assert (result.code, len(bodies)) == (0, 2)
+
+
 @pytest.mark.models
 def test_marks_of_support_are_text(ask: Any) -> None:
     """A sentence that its passage does not support is marked in the text, also while it streams."""
