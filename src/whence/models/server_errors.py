@@ -20,13 +20,15 @@ _FILTER_WORDS: Final = re.compile(r"content[_ -](?:filter|policy|management)", r
 _SHORT: Final = re.compile(
     r"per[\s_-]?(?:second|minute)|(?<![a-z])[rt]p[ms](?![a-z])", re.IGNORECASE
 )
-_PERIODS: Final = {
-    "hour": r"per[\s_-]?hour|hourly|(?<![a-z])[rt]ph(?![a-z])",
-    "day": r"per[\s_-]?day|daily|(?<![a-z])[rt]pd(?![a-z])|each day|24[\s-]?hours?|[每当]日|每天|今日",
-    "week": r"per[\s_-]?week|weekly",
-    "month": r"per[\s_-]?month|monthly|每月",
+_LONG: Final = {
+    "hour": re.compile(r"per[\s_-]?hour|hourly|(?<![a-z])[rt]ph(?![a-z])", re.IGNORECASE),
+    "day": re.compile(
+        r"per[\s_-]?day|daily|(?<![a-z])[rt]pd(?![a-z])|24[\s-]?hours?|[每当]日|每天|今日",
+        re.IGNORECASE,
+    ),
+    "week": re.compile(r"per[\s_-]?week|weekly", re.IGNORECASE),
+    "month": re.compile(r"per[\s_-]?month|monthly|每月", re.IGNORECASE),
 }
-_LONG: Final = {one: re.compile(words, re.IGNORECASE) for one, words in _PERIODS.items()}
 #: A wait in words or as a field: `try again in 16m10.08s`, `"retryDelay": "34s"`, `wait 2 hours`.
 _WAIT: Final = re.compile(
     r"(?:again|retry|retrydelay|reset|resets|wait|after|in)[^\w]{1,4}(?:\w{2,5}\s)?"
