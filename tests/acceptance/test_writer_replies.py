@@ -229,6 +229,28 @@ def test_the_wait_that_a_server_asks_for_is_told(ask: Any) -> None:
     assert "3600 s" in result.err
 
 
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Les documents ne répondent pas à cette question [1].", False),
+        ("Le informazioni non si trovano nei documenti [1].", False),
+        ("文档中没有回答这个问题 [1]。", False),
+        ("Die Dokumente beantworten das nicht [1]. Bitte wenden Sie sich an die Leitung [1].", False),
+        ("Based on the documents, there is no information about this [1]. Sorry! Ask the office.", False),
+        ("Les documents ne précisent pas le prix. Le bac part toutes les 40 minutes [1].", True),
+        ("Der Hafenmeister ist Ilse Brandt, und mehr steht nicht fest [1].", True),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_one_in_any_language(ask: Any, said: str, found: bool) -> None:
+    """With a marker, and with a courtesy behind it, it is no answer; a fact beside it is one."""
+    result, _ = ask(text(said), "--json")
+
+    assert (result.json["found"], result.code) == (found, 0 if found else 1)
+    if not found:
+        assert "found no answer" in result.json["refusal"]["reason"]
+
+
 def limited(message: str, **fields: Any) -> Answer:
     return 429, {}, json.dumps({"error": {"message": message, **fields}}).encode()
 

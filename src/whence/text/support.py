@@ -185,6 +185,13 @@ class Check:
             for evidence in self._evidence(claim, needed, source, wanted[source])
         ) or (len(own) > 1 and self._agrees_together(claim, needed, own, wanted))
 
+    def compares(self, claim: Claim, sources: Sequence[Source]) -> bool:
+        """Return whether there is more to compare than names: words of the same language, or numbers."""
+        if claim.is_short:
+            return False
+        shared = any(self._shares_language(claim, one) for one in sources)
+        return shared or bool(self._needed(claim, sources))
+
     def attributed(self, claim: Claim, sources: Sequence[Source]) -> tuple[int, str] | None:
         """Return the number of the first passage, from 1, in which the words and numbers of a claim stand.
 
