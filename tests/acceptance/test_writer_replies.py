@@ -277,6 +277,34 @@ def test_a_limit_of_a_long_period_is_paid_once(ask: Any, answer: Answer, when: s
 
 
 @pytest.mark.models
+def test_a_spent_limit_is_paid_once_for_all_calls_of_a_question(ask: Any) -> None:
+    """A model that would complete a follow-up question first is not asked again for its answer."""
+    first, _ = ask(text(SAID), "--json")
+    result, bodies = ask(limited("daily limit reached"), "--follow", first.json["answer_id"])
+
+    assert (result.code, len(bodies)) == (4, 1)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TEMPERATURE", "hot"),
+        ("SEED", "1.5"),
+        ("EXTRA", "top_k: 3"),
+        ("EXTRA", '{"messages": []}'),
+        ("WINDOW", "0"),
+    ],
+)
+def test_a_wrong_setting_of_the_writer_is_named(ask: Any, name: str, value: str) -> None:
+    """No request is made, and the error names the setting."""
+    result, bodies = ask(text(SAID), **{f"WHENCE_WRITER_{name}": value})
+
+    assert (result.code, bodies) == (2, [])
+    assert f"writer_{name.lower()}" in result.err
+
+
+@pytest.mark.models
 @pytest.mark.parametrize(
     "answer",
     [

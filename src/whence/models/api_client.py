@@ -57,6 +57,8 @@ _BUSY = frozenset({408, 409, 425, 429})
 _LIMITED: Final = frozenset({402, 403, 429})
 #: A shorter wait renews no limit of an hour or more.
 _LEAST_OF_PERIOD_S: Final = 60.0
+#: So long no request is made after such a limit.
+_SPENT_S: Final = 10.0
 _FAILED: Final = 500
 #: What a server says of texts that are too long.
 TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
@@ -119,6 +121,8 @@ class ApiClient:
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         #: When the server takes requests again, by the monotonic clock.
         self._ready_at = 0.0
+        #: Until when a spent limit is reported without a request, and what is reported.
+        self._spent_said: tuple[float, str, str, float | None] | None = None
 
     def __repr__(self) -> str:
         return f"ApiClient({self.address!r})"
@@ -275,6 +279,10 @@ class ApiClient:
 
     def _spent(self, reason: str, period: str, wait_s: float | None) -> ServerRefused:
         """Return the error for a limit that no wait within a question renews."""
+        now = time.monotonic()
+        if self._spent_said is None or self._spent_said[0] <= now:
+            # The next calls of the same question would be paid, too.
+            self._spent_said = (now + _SPENT_S, reason, period, wait_s)
         # A delay of seconds is that of a shorter limit.
         later = wait_s if wait_s is not None and wait_s >= _LEAST_OF_PERIOD_S else None
         when = f"in {in_words(later)}" if later else f"when the {period} is over"
@@ -372,6 +380,8 @@ class ApiClient:
         import httpx
 
         now = time.monotonic()
+        if self._spent_said and now < self._spent_said[0]:
+            raise self._spent(*self._spent_said[1:])
         if self._ready_at >= end:
             raise _Transient("it takes no requests yet", self._ready_at - now)
         await asyncio.sleep(max(0.0, self._ready_at - now))
