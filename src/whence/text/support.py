@@ -22,6 +22,7 @@ from whence.text.languages import (
     LANGUAGES_BY_SCRIPT,
     detect_language,
     guess_language,
+    has_english,
 )
 from whence.text.names import Names
 from whence.text.normalization import fold, function_words, snowball_stem
@@ -148,6 +149,7 @@ class Check:
         guessed = guess_language(answer)
         self.language = guessed or DEFAULT_LANGUAGE
         self._is_unnamed = guessed is None
+        self._is_english = self.language == DEFAULT_LANGUAGE and has_english(answer)
         self._is_clear = self.language != DEFAULT_LANGUAGE and self.language in (
             detect_language(answer),
             *LANGUAGES_BY_SCRIPT,
@@ -226,7 +228,9 @@ class Check:
             return True
         # Names are in all languages.
         wanted = source.terms_of(_CAPITAL.sub(" ", claim.text)) or source.terms_of(claim.text)
-        return not self._is_clear and len(wanted & source.terms) >= 0.5 * len(wanted) > 0
+        # One word may be the same in both.
+        least = max(1 + self._is_english, 0.5 * len(wanted))
+        return not self._is_clear and len(wanted & source.terms) >= least
 
     def _needed(self, claim: Claim, sources: Sequence[Source]) -> list[Quantity]:
         """Return the numbers of a claim that a passage must have."""
