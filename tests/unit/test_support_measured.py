@@ -255,3 +255,27 @@ def test_names_and_denials_across_languages(sentence: str, *, supported: bool) -
     claim = read_claims(f"{sentence} [1]")[0]
 
     assert Check(sentence).supports(claim, [Source(HOUSE)]) is supported
+
+
+@pytest.mark.parametrize(
+    ("sentence", "supported"),
+    [
+        ("Jobs are written to jobs_north by the service.", True),
+        ("Jobs are written to jobs_south by the service.", False),
+        ("The settings are in base.toml.", True),
+        ("The settings are in local.toml.", False),
+        ("Set maxRetry to 5.", True),
+        ("Set maxDelay to 5.", False),
+        ("Jobs are started by runner42.", True),
+        ("Jobs are started by worker77.", False),
+    ],
+)
+def test_identifiers_in_one_language(sentence: str, *, supported: bool) -> None:
+    """A claim has no identifier that its passage lacks; the marks between its parts do not count."""
+    passage = (
+        "Jobs are written to jobs_north by the service. Jobs are started by runner42. The settings are in base.toml."
+        " Set max_retry to 5."
+    )
+    claim = read_claims(f"{sentence} [1]")[0]
+
+    assert Check(sentence).supports(claim, [Source(passage)]) is supported

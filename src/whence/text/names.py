@@ -1,4 +1,4 @@
-"""Whether the names of a sentence stand in passages of another language.
+"""Whether the names of a sentence stand in passages of another language, and its identifiers in any.
 
 No language translates identifiers, names of persons and most names of products. Names of countries, cities,
 languages and days are compared by their keys in Unicode's CLDR (`place_words.json`). Other words with a capital
@@ -103,10 +103,6 @@ class Names:
         return _joined(self._text)
 
     @cached_property
-    def _has_dotted(self) -> bool:
-        return _DOTTED.search(self._text) is not None
-
-    @cached_property
     def _folded(self) -> frozenset[str]:
         return frozenset(map(fold, _PART.findall(self._text)))
 
@@ -122,15 +118,17 @@ class Names:
     def _places(self) -> list[_Place]:
         return _places(self._text)
 
+    def have_identifiers(self, sentence: str, language: str) -> bool:
+        """Return whether the identifiers of a sentence stand in the passages, however their parts join."""
+        text = _BORDER.sub(" ", sentence)
+        dotted = _DOTTED.findall(text) if _DOTTED.search(self._text) else ()
+        return all(_joined(one) in self._joined for one in (*_identifiers(text, language), *dotted))
+
     def stand(self, sentence: str, language: str) -> bool:
         """Return whether all names of a sentence in another language may stand in the passages."""
+        if not self.have_identifiers(sentence, language):
+            return False
         text = _BORDER.sub(" ", sentence)
-        if not all(_joined(one) in self._joined for one in _identifiers(text, language)):
-            return False
-        if self._has_dotted and any(
-            _joined(one) not in self._joined for one in _DOTTED.findall(text)
-        ):
-            return False
         if not self._is_latin:
             # Names are written in other letters, and spelt as each language hears them.
             return True

@@ -162,6 +162,8 @@ class Check:
         own = [one for one in sources if self._shares_language(claim, one)]
         if not own:
             return self._supports_across(claim, sources)
+        if not self._names_of(sources).have_identifiers(claim.text, self.language):
+            return False
         if not self._names_stand(claim, sources):
             return False
         needed = self._needed(claim, own)
@@ -319,13 +321,16 @@ class Check:
             return False
         return _same_quantifiers(claim.text, best, sources[0], wanted[sources[0]])
 
-    def _supports_across(self, claim: Claim, sources: Sequence[Source]) -> bool:
-        """Return whether passages of another language have the numbers and the names of a claim."""
+    def _names_of(self, sources: Sequence[Source]) -> Names:
         known = tuple(sources)
         if known not in self._names:
             text = "\n".join(f"{one.context}\n{one.text}" for one in known)
             self._names[known] = Names(text, known[0].language)
-        if not self._names[known].stand(claim.text, "" if self._is_unnamed else self.language):
+        return self._names[known]
+
+    def _supports_across(self, claim: Claim, sources: Sequence[Source]) -> bool:
+        """Return whether passages of another language have the numbers and the names of a claim."""
+        if not self._names_of(sources).stand(claim.text, "" if self._is_unnamed else self.language):
             return False
         needed = self._needed(claim, sources)
         if not needed:
