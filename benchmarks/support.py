@@ -1,15 +1,21 @@
 """Count false claims that the check of support marks, and true sentences that it marks wrongly.
 
     python -m benchmarks.support [--home FOLDER] [--only SET...] [--claims N] [--seed N] [--verbose]
+    python -m benchmarks.support --across [--verbose]
 
 Claims are made by rule from sentences of documentation that no rule or constant of the check was chosen on: one
 number, unit, name, negation or quantifier is changed. True ones are sentences as they are, with an opening,
 numbers in words, or a clause less.
+
+With `--across` the claims of `claims_across.json` are judged, in other languages than their passages: the rules
+of `whence.text.names` were chosen on those under `chosen`. Those under `judged` were written before the rules,
+those under `later` after them; a few rules were changed after each was read once.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
@@ -31,6 +37,7 @@ _VERB = re.compile(
 )
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b")
 _PASSAGE_CHARS = 1200
+_ACROSS = Path(__file__).with_name("claims_across.json")
 
 
 def numbers(sentence: str, _: random.Random) -> str:
@@ -166,6 +173,34 @@ def is_marked(claim: str, passage: str) -> bool:
     return not Check(claim).supports(first, [Source(passage)])
 
 
+def judge_across(half: str) -> tuple[int, int, int, int, list[str]]:
+    """Return how many false and true claims are marked, each with their number, and those judged wrongly."""
+    groups = json.loads(_ACROSS.read_text("utf-8"))[half]
+    marked, totals, wrong = {True: 0, False: 0}, {True: 0, False: 0}, []
+    for group in groups:
+        source = Source(group["passage"], language=group["language"])
+        for claims_of in group["claims"].values():
+            for truth, said in (
+                (one == "true", text) for one in claims_of for text in claims_of[one]
+            ):
+                claim = read_claims(said[:-1] + " [1].")[0]
+                mark = not Check(said).supports(claim, [source])
+                marked[truth] += mark
+                totals[truth] += 1
+                if mark is truth:
+                    wrong.append(said)
+    return marked[False], totals[False], marked[True], totals[True], wrong
+
+
+def print_across(*, verbose: bool) -> None:
+    """Print both halves."""
+    for half in ("chosen", "judged", "later"):
+        false, of_false, true, of_true, wrong = judge_across(half)
+        print(f"{half}: {false} of {of_false} false and {true} of {of_true} true ones are marked")
+        for one in wrong if verbose else ():
+            print(f"- {one}")
+
+
 def main() -> int:
     """Make claims, check them, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -177,7 +212,11 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print what is judged wrongly")
+    parser.add_argument("--across", action="store_true", help="claims in other languages")
     options = parser.parse_args()
+    if options.across:
+        print_across(verbose=options.verbose)
+        return 0
     found = []
     for one in read_sets():
         if one.name in options.only:

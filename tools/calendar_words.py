@@ -5,7 +5,8 @@
 `calendar_words.json` has the names of months, from Unicode's CLDR; `number_words.json` the words of small
 numbers; `unit_words.json` the names of units, from CLDR, with a name for each that holds in all languages;
 `money_words.json` the words of the names of currencies, from CLDR; `number_values.json` numbers from 1 to
-100 and their words. The two packages are no dependencies: these words do not change.
+100 and their words; `place_words.json` the names of countries, of cities, languages and days of the week, from
+CLDR, by key. The two packages are no dependencies: these words do not change.
 """
 
 from __future__ import annotations
@@ -147,6 +148,30 @@ def _money_parts(name: str) -> list[str]:
     return long + [one[-1] for one in long if re.fullmatch(r"\p{Han}+", one)]
 
 
+def places() -> dict[str, str]:
+    """Return the folded names of places, languages and days in all languages, in scripts with capitals."""
+    found: dict[str, set[str]] = {}
+    for language in sorted(ASKING_LANGUAGES):
+        data = Locale.parse(LANGUAGE_CODES[language])._data  # noqa: SLF001 - nor to the cities
+        named = [
+            *((key.lower(), name) for key, name in data["territories"].items() if len(key) == 2),
+            # English data has only the cities that differ from the keys.
+            *((zone, zone.rpartition("/")[2]) for zone in data["time_zones"] if "/" in zone),
+            *(
+                (zone, names["city"])
+                for zone, names in data["time_zones"].items()
+                if "city" in names
+            ),
+            *((f"day-{day}", name) for day, name in data["days"]["format"]["wide"].items()),
+            *((f"lang-{key}", name) for key, name in data["languages"].items() if len(key) == 2),
+        ]
+        for key, name in named:
+            words = " ".join(re.findall(r"[\p{L}\p{M}\p{N}]+", fold(clean(name)).replace("_", " ")))
+            if re.fullmatch(rf"[\p{{Latin}}\p{{Cyrillic}}\p{{Greek}} ]{{{_SHORTEST + 1},}}", words):
+                found.setdefault(key, set()).add(words)
+    return {key: "|".join(sorted(names)) for key, names in sorted(found.items())}
+
+
 def write(name: str, words: dict[str, object]) -> None:
     """Write a file of words by language."""
     text = json.dumps(words, ensure_ascii=False, indent=None, separators=(",", ":"))
@@ -161,6 +186,7 @@ def main() -> None:
     write("unit_words.json", {language: units(language) for language in languages})
     write("money_words.json", {language: money(language) for language in languages})
     write("number_values.json", {language: values(language) for language in languages})
+    write("place_words.json", dict(places()))
 
 
 if __name__ == "__main__":

@@ -230,6 +230,100 @@ def test_the_wait_that_a_server_asks_for_is_told(ask: Any) -> None:
 
 
 @pytest.mark.models
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Les documents ne répondent pas à cette question [1].", False),
+        ("Le informazioni non si trovano nei documenti [1].", False),
+        ("文档中没有回答这个问题 [1]。", False),
+        ("Die Dokumente beantworten das nicht [1]. Bitte wenden Sie sich an die Leitung [1].", False),
+        ("Based on the documents, there is no information about this [1]. Sorry! Ask the office.", False),
+        ("Les documents ne précisent pas le prix. Le bac part toutes les 40 minutes [1].", True),
+        ("Der Hafenmeister ist Ilse Brandt, und mehr steht nicht fest [1].", True),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_one_in_any_language(ask: Any, said: str, found: bool) -> None:
+    """With a marker, and with a courtesy behind it, it is no answer; a fact beside it is one."""
+    result, _ = ask(text(said), "--json")
+
+    assert (result.json["found"], result.code) == (found, 0 if found else 1)
+    if not found:
+        assert "found no answer" in result.json["refusal"]["reason"]
+
+
+def limited(message: str, **fields: Any) -> Answer:
+    return 429, {}, json.dumps({"error": {"message": message, **fields}}).encode()
+
+
+#: Limits of an hour and longer, as servers of several kinds report them, and what the hint says.
+SPENT = {
+    "tokens a day": (limited("Limit reached on tokens per day (TPD): Limit 100000. Please try again in 16m10.08s."), "17 minutes"),
+    "details": (limited("You exceeded your current quota.", status="RESOURCE_EXHAUSTED", details=[
+        {"violations": [{"quotaId": "GenerateRequestsPerDayPerProject"}]}, {"retryDelay": "34s"}]), "the day is over"),
+    "name": (limited("Rate limit exceeded: free-models-per-day", code=429), "the day is over"),
+    "month": (limited("Your monthly allowance is used up"), "the month is over"),
+    "week": ((429, {"retry-after": "200000"}, b'{"error": "weekly usage limit reached"}'), "56 hours"),
+}  # fmt: skip
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(("answer", "when"), SPENT.values(), ids=SPENT)
+def test_a_limit_of_a_long_period_is_paid_once(ask: Any, answer: Answer, when: str) -> None:
+    """One request, exit 4, and a hint that says when to come back."""
+    result, bodies = ask(answer)
+
+    assert (result.code, len(bodies)) == (4, 1)
+    assert when in " ".join(result.err.split())
+
+
+@pytest.mark.models
+def test_a_spent_limit_is_paid_once_for_all_calls_of_a_question(ask: Any) -> None:
+    """A model that would complete a follow-up question first is not asked again for its answer."""
+    first, _ = ask(text(SAID), "--json")
+    result, bodies = ask(limited("daily limit reached"), "--follow", first.json["answer_id"])
+
+    assert (result.code, len(bodies)) == (4, 1)
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TEMPERATURE", "hot"),
+        ("SEED", "1.5"),
+        ("EXTRA", "top_k: 3"),
+        ("EXTRA", '{"messages": []}'),
+        ("WINDOW", "0"),
+    ],
+)
+def test_a_wrong_setting_of_the_writer_is_named(ask: Any, name: str, value: str) -> None:
+    """No request is made, and the error names the setting."""
+    result, bodies = ask(text(SAID), **{f"WHENCE_WRITER_{name}": value})
+
+    assert (result.code, bodies) == (2, [])
+    assert f"writer_{name.lower()}" in result.err
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    "answer",
+    [
+        limited("You exceeded your current quota.", details=[
+            {"violations": [{"quotaId": "RequestsPerMinutePerProject"}]}, {"retryDelay": "0.4s"}]),
+        limited("Too many requests (60 requests per minute, 1000 per day). Try again in 400ms."),
+    ],
+    ids=["details", "list of limits"],
+)  # fmt: skip
+def test_a_limit_of_a_minute_is_waited_for(ask: Any, answer: Answer) -> None:
+    """The request is made again after the time that the body names."""
+    replies = iter([answer])
+
+    result, bodies = ask(lambda path, body: next(replies, None) or chat(text(SAID))(path, body))
+
+    assert (result.code, len(bodies)) == (0, 2)
+
+
+@pytest.mark.models
 def test_marks_of_support_are_text(ask: Any) -> None:
     """A sentence that its passage does not support is marked in the text, also while it streams."""
     wrong = text(f"{SAID} Dogs are allowed on the upper deck [1].")

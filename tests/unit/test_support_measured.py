@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from benchmarks.support import judge_across
 
 from whence.text.claims import read_claims
 from whence.text.support import Check, Source
@@ -212,3 +213,69 @@ def test_other_languages(sentence: str, *, supported: bool) -> None:
     claim = read_claims(sentence)[0]
 
     assert Check(sentence).supports(claim, [source]) is supported
+
+
+@pytest.mark.parametrize("half", ["chosen", "judged", "later"])
+def test_claims_in_other_languages_than_their_passages(half: str) -> None:
+    """Of false names of persons, products and places nine of ten are marked, of true claims 3 % or one."""
+    false, of_false, true, of_true, wrong = judge_across(half)
+
+    assert of_false >= 25
+    assert of_true >= 25
+    assert false >= 0.9 * of_false, wrong
+    assert true <= max(1, 0.03 * of_true), wrong
+
+
+HOUSE = """The museum is led by Ruth Okafor. It lies in Vienna. Tickets are sold by the program GateKeeper, and the hall
+has 40 seats. Dogs are not allowed in all 12 rooms."""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "supported"),
+    [
+        ("Le musée est dirigé par Ruth Okafor.", True),
+        ("Le musée est dirigé par Lise Garnier.", False),
+        ("Ruth Okafor leitet das Museum in Wien.", True),
+        ("Ruth Lindner leitet das Museum.", False),
+        ("Il museo si trova a Vienna.", True),
+        ("Il museo si trova a Parigi.", False),
+        ("Los billetes se venden con el programa GateKeeper.", True),
+        ("Los billetes se venden con el programa TicketBox.", False),
+        ("De zaal heeft 40 plaatsen.", True),
+        ("De zaal heeft geen 40 plaatsen.", False),
+        ("Hunde sind in allen 12 Räumen nicht erlaubt.", True),
+        ("Hunde sind in allen 12 Räumen erlaubt.", False),
+        ("Muzeum kieruje Ruth Okafor.", True),
+        ("美術館の館長は Ruth Okafor です。", True),
+        ("美術館の館長は Lise Garnier です。", False),
+    ],
+)
+def test_names_and_denials_across_languages(sentence: str, *, supported: bool) -> None:
+    """A claim of a few words in another language stands by its names, and by what it denies of a number."""
+    claim = read_claims(f"{sentence} [1]")[0]
+
+    assert Check(sentence).supports(claim, [Source(HOUSE)]) is supported
+
+
+@pytest.mark.parametrize(
+    ("sentence", "supported"),
+    [
+        ("Jobs are written to jobs_north by the service.", True),
+        ("Jobs are written to jobs_south by the service.", False),
+        ("The settings are in base.toml.", True),
+        ("The settings are in local.toml.", False),
+        ("Set maxRetry to 5.", True),
+        ("Set maxDelay to 5.", False),
+        ("Jobs are started by runner42.", True),
+        ("Jobs are started by worker77.", False),
+    ],
+)
+def test_identifiers_in_one_language(sentence: str, *, supported: bool) -> None:
+    """A claim has no identifier that its passage lacks; the marks between its parts do not count."""
+    passage = (
+        "Jobs are written to jobs_north by the service. Jobs are started by runner42. The settings are in base.toml."
+        " Set max_retry to 5."
+    )
+    claim = read_claims(f"{sentence} [1]")[0]
+
+    assert Check(sentence).supports(claim, [Source(passage)]) is supported

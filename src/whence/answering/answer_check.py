@@ -27,7 +27,7 @@ class CheckedAnswer(msgspec.Struct, frozen=True):
     supported: int = 0
     """How many sentences are supported by what they cite."""
     says_nothing: bool = False
-    """Whether the text only says that the documents do not answer."""
+    """Whether the first sentence that says something says that the documents do not answer."""
     faults: tuple[tuple[str, str], ...] = ()
     """Code and message of each sentence without support."""
     unsupported: tuple[tuple[int, int], ...] = ()
@@ -58,9 +58,10 @@ def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> 
     check = Check(text, question)
     claims = read_claims(text)
     for place, claim in enumerate(claims):
-        nothing.append(says_nothing(claim.text))
         markers = claim.markers or _markers_below(text, claims, place)
         cited = [sources[one - 1] for one in markers if 1 <= one <= len(passages)]
+        # What a passage says word for word about documents is an answer.
+        nothing.append(says_nothing(claim.text) and not check.attributed(claim, cited))
         for marker in claim.markers:
             found = (
                 sources[marker - 1].nearest(claim, _LEAST_OF_QUOTE)
@@ -72,7 +73,8 @@ def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> 
         if not claim.markers and (nothing[-1] or claim.is_short):
             continue
         if cited and check.supports(claim, cited):
-            supported += not nothing[-1]
+            # Behind a refusal a pointer or a courtesy is no answer.
+            supported += not any(nothing) or (not nothing[-1] and check.compares(claim, cited))
             continue
         if not claim.markers and (passage := check.attributed(claim, sources)):
             added[passage] = None
@@ -85,7 +87,10 @@ def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> 
         places.append((claim.start, claim.end))
     return CheckedAnswer(
         supported,
-        bool(nothing) and all(nothing),
+        next(
+            (one for one, claim in zip(nothing, claims, strict=True) if one or claim.markers),
+            False,
+        ),
         tuple(faults),
         tuple(places),
         tuple(Quote(marker, found) for marker, found in quotes),

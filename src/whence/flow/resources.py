@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from whence.flow.settings import Settings
 from whence.schema.errors import ConfigError, Unavailable
 from whence.schema.plugins import load_plugin
@@ -262,7 +260,9 @@ class Resources:
         """Return folders, keys and addresses of models."""
         from whence.models.factory import ModelSettings
 
-        return msgspec.convert(self._settings, ModelSettings, from_attributes=True)
+        # Not by `msgspec.convert`, which takes the default where reading a setting fails.
+        names = [one for one in ModelSettings.__struct_fields__ if hasattr(self._settings, one)]
+        return ModelSettings(**{one: getattr(self._settings, one) for one in names})
 
 
 def _postgres_store() -> type[PostgresStore]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from whence.models.endpoints import Endpoint
-from whence.models.rate_limits import requested_wait_s
+from whence.models.rate_limits import in_words, requested_wait_s
 from whence.models.server_errors import ServerFault, read_fault
 from whence.models.spending import ServerUsage
 from whence.schema.errors import (
@@ -53,6 +53,12 @@ _MOST_PATIENCE_S: Final = 3600.0
 _REFUSED = frozenset({401, 402, 403})
 _NOT_SERVED = frozenset({404, 405})
 _BUSY = frozenset({408, 409, 425, 429})
+#: What servers answer where a limit of the account is spent.
+_LIMITED: Final = frozenset({402, 403, 429})
+#: A shorter wait renews no limit of an hour or more.
+_LEAST_OF_PERIOD_S: Final = 60.0
+#: So long no request is made after such a limit.
+_SPENT_S: Final = 10.0
 _FAILED: Final = 500
 #: What a server says of texts that are too long.
 TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
@@ -115,6 +121,8 @@ class ApiClient:
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         #: When the server takes requests again, by the monotonic clock.
         self._ready_at = 0.0
+        #: Until when a spent limit is reported without a request, and what is reported.
+        self._spent_said: tuple[float, str, str, float | None] | None = None
 
     def __repr__(self) -> str:
         return f"ApiClient({self.address!r})"
@@ -243,6 +251,9 @@ class ApiClient:
     def error_of(self, body: object) -> WhenceError:
         """Return the error that a server reports in an answer that began well."""
         fault = read_fault(json.dumps(body))
+        if fault.period:
+            said = self._without_key(fault.message)
+            return self._spent(f"it reports {said}", fault.period, fault.wait_s)
         return self._refusal(fault, "it reports") or self.broken(
             f"it reports an error in the middle: {self._without_key(fault.message)}"
         )
@@ -265,6 +276,21 @@ class ApiClient:
                 hint=f"give fewer passages (--doc-limit), or serve the model with a larger window{sizes}",
             )
         return None
+
+    def _spent(self, reason: str, period: str, wait_s: float | None) -> ServerRefused:
+        """Return the error for a limit that no wait within a question renews."""
+        now = time.monotonic()
+        if self._spent_said is None or self._spent_said[0] <= now:
+            # The next calls of the same question would be paid, too.
+            self._spent_said = (now + _SPENT_S, reason, period, wait_s)
+        # A delay of seconds is that of a shorter limit.
+        later = wait_s if wait_s is not None and wait_s >= _LEAST_OF_PERIOD_S else None
+        when = f"in {in_words(later)}" if later else f"when the {period} is over"
+        return ServerRefused(
+            f"the limit of the {period} is spent at the {self._service} at {self.address}: {reason}",
+            hint=f"try again {when}, raise the limit of the account, or use another server",
+            retry_after_s=later,
+        )
 
     async def aclose(self) -> None:
         """Close the connections; using it again opens new ones."""
@@ -338,7 +364,7 @@ class ApiClient:
     ) -> Unavailable:
         more = "; WHENCE_MODEL_TIMEOUT gives a slow model more seconds" if slow else ""
         if retry_after_s is not None and retry_after_s >= 1:
-            more += f"; it asks to wait {retry_after_s:.0f} s"
+            more += f"; it asks to wait {retry_after_s:.0f} s ({in_words(retry_after_s)})"
         failed = ServerFailed if self._endpoint.role == "writer" else Unavailable
         error = (TooSlow if slow and failed is Unavailable else failed)(
             f"the {self._service} at {self.address} is unavailable: {reason}",
@@ -354,6 +380,8 @@ class ApiClient:
         import httpx
 
         now = time.monotonic()
+        if self._spent_said and now < self._spent_said[0]:
+            raise self._spent(*self._spent_said[1:])
         if self._ready_at >= end:
             raise _Transient("it takes no requests yet", self._ready_at - now)
         await asyncio.sleep(max(0.0, self._ready_at - now))
@@ -384,6 +412,10 @@ class ApiClient:
         fault = read_fault(text)
         detail = self._without_key(fault.message)
         reason = f"it answered {status}" + (f": {detail}" if detail else "")
+        if asked is None and status in _BUSY:
+            asked = fault.wait_s
+        if fault.period and status in _LIMITED:
+            raise self._spent(reason, fault.period, asked)
         if refusal := self._refusal(fault, f"it answered {status}"):
             raise refusal
         if status in _BUSY or (status >= _FAILED and not (status == _FAILED and fault.is_too_long)):

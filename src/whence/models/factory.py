@@ -286,8 +286,13 @@ def make_writer(setting: str, settings: ModelSettings | None = None) -> Writer:
     settings = settings or ModelSettings()
     name, _, model = setting.partition(":")
     if name in _OPENAI and model:
-        from whence.models.openai import OpenAIWriter, WriterOptions
+        from whence.models.openai import OWN_FIELDS, OpenAIWriter, WriterOptions
 
+        if taken := sorted(OWN_FIELDS & settings.writer_extra.keys()):
+            raise ConfigError(
+                f"writer_extra must not have {', '.join(taken)}",
+                hint="these fields of a request are made of the question and its passages",
+            )
         options = WriterOptions(
             max_tokens=settings.writer_max_tokens,
             temperature=settings.writer_temperature,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from whence.models.endpoints import Endpoint
 
+#: Fields of a request that are no setting.
+OWN_FIELDS: Final = frozenset(("messages", "stream"))
+
 
 class OpenAIEmbedder(ApiEmbedder):
     """Embeds through `/embeddings`; purposes do not differ."""

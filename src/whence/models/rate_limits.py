@@ -68,6 +68,11 @@ def _seconds(value: str, now: float) -> float | None:
         if number >= _EPOCH_S:
             return max(0.0, (number / 1e3 if number >= _EPOCH_MS else number) - now)
         return number
+    return duration_s(value)
+
+
+def duration_s(value: str) -> float | None:
+    """Return the seconds of `6m0s` or `120ms`; None for anything else."""
     if found := _MILLISECONDS.match(value):
         return float(found[1]) / 1e3
     found = _DURATION.match(value)
@@ -75,6 +80,18 @@ def _seconds(value: str, now: float) -> float | None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
+
+
+def in_words(seconds: float) -> str:
+    """Return a wait as people say it.
+
+    >>> in_words(34), in_words(970), in_words(40_000)
+    ('34 seconds', '17 minutes', '12 hours')
+    """
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds > 2 * size:
+            return f"{math.ceil(seconds / size)} {unit}"
+    return f"{math.ceil(seconds)} seconds"
 
 
 def _number(value: str) -> float | None:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
+from whence.models.rate_limits import duration_s
 from whence.schema.errors import WhenceError
 
 _DETAIL_CHARACTERS: Final = 200
@@ -15,6 +16,26 @@ _FILTERED: Final = re.compile(
     re.IGNORECASE,
 )
 _FILTER_WORDS: Final = re.compile(r"content[_ -](?:filter|policy|management)", re.IGNORECASE)
+#: Periods of limits: one that ends while a question waits, and those that do not.
+_SHORT: Final = re.compile(
+    r"per[\s_-]?(?:second|minute)|(?<![a-z])[rt]p[ms](?![a-z])", re.IGNORECASE
+)
+_LONG: Final = {
+    "hour": re.compile(r"per[\s_-]?hour|hourly|(?<![a-z])[rt]ph(?![a-z])", re.IGNORECASE),
+    "day": re.compile(
+        r"per[\s_-]?day|daily|(?<![a-z])[rt]pd(?![a-z])|24[\s-]?hours?|[每当]日|每天|今日",
+        re.IGNORECASE,
+    ),
+    "week": re.compile(r"per[\s_-]?week|weekly", re.IGNORECASE),
+    "month": re.compile(r"per[\s_-]?month|monthly|每月", re.IGNORECASE),
+}
+#: A wait in words or as a field: `try again in 16m10.08s`, `"retryDelay": "34s"`, `wait 2 hours`.
+_WAIT: Final = re.compile(
+    r"(?:again|retry|retrydelay|reset|resets|wait|after|in)[^\w]{1,4}(?:\w{2,5}\s)?"
+    r"(?P<wait>\d[\w.]{0,20}|\d{1,6}(?:\.\d{1,6})?\s(?:second|minute|hour|day)s?)(?![\w.]*\d)",
+    re.IGNORECASE,
+)
+_UNITS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _QUOTA: Final = re.compile(r"quota|billing|credit|payment|spend", re.IGNORECASE)
 _TOO_LONG: Final = re.compile(
     r"context[ _](?:length|size|window)|exceed_context|maximum context|too (?:large|long|many tokens)"
@@ -43,6 +64,10 @@ class ServerFault(NamedTuple):
     """Tokens that the model reads, where the server says it."""
     prompt: int | None = None
     """Tokens of the prompt, where the server says it."""
+    period: str = ""
+    """`hour`, `day`, `week` or `month` of a limit that is spent; empty for a shorter one."""
+    wait_s: float | None = None
+    """Seconds after which the server takes requests again, where it says so."""
 
     @property
     def sizes(self) -> str:
@@ -77,13 +102,37 @@ def read_fault(text: str) -> ServerFault:
     return ServerFault(
         line[:_DETAIL_CHARACTERS],
         bool(_FILTERED.search(kinds) or _FILTER_WORDS.search(line)),
-        bool(
-            _QUOTA.search(kinds) or re.search(r"exceeded your current quota", line, re.IGNORECASE)
-        ),
+        bool(_QUOTA.search(kinds) or re.search(r"exceeded your current quota", line, re.IGNORECASE))
+        and not _SHORT.search(text),
         too_long,
         (_whole(error.get("n_ctx")) or window) if too_long else None,
         (_whole(error.get("n_prompt_tokens")) or prompt) if too_long else None,
+        _period(line, f"{kinds} {json.dumps(error.get('details') or '')}"),
+        _wait_in(f"{line} {json.dumps(error.get('details') or '')}"),
     )
+
+
+def _period(message: str, fields: str) -> str:
+    """Return the period of a limit; a message that also names a short one only lists the limits."""
+    listed = "" if _SHORT.search(message) else message
+    said = f"{fields} {listed}"
+    return next((one for one in reversed(_LONG) if _LONG[one].search(said)), "")
+
+
+def _wait_in(text: str) -> float | None:
+    """Return the longest wait in a text.
+
+    >>> _wait_in("Please try again in 16m10.5s."), _wait_in("Retry after 2 hours"), _wait_in("in 3 words")
+    (970.5, 7200.0, None)
+    """
+    waits = []
+    for match in _WAIT.finditer(text):
+        number, _, unit = match["wait"].partition(" ")
+        if unit:
+            waits.append(float(number) * _UNITS[unit.lower().rstrip("s")])
+        elif not number[-1].isdigit() and (seconds := duration_s(number.rstrip("."))) is not None:
+            waits.append(seconds)
+    return max(waits, default=None)
 
 
 def sizes_in(text: str) -> tuple[int | None, int | None]:

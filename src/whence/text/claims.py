@@ -13,8 +13,11 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
+import regex
+
 from whence.text.normalization import fold
 from whence.text.overlap import content_terms
+from whence.text.scripts import UNSPACED
 from whence.text.sentences import split_sentences
 
 #: At most six digits: no prompt has a million documents.
@@ -105,21 +108,31 @@ def says_nothing(text: str) -> bool:
     True
     """
     folded = fold(text.replace("\u2019", "'")).replace("n't", " not")
-    words = frozenset(re.findall(r"\w+", folded))
-    return any(not any(map(words.isdisjoint, kinds)) for kinds in _nothing())
+    return any(all(one.search(folded) for one in kinds) for kinds in _nothing())
 
 
 @cache
-def _nothing() -> list[tuple[frozenset[str], frozenset[str], frozenset[str]]]:
+def _nothing() -> list[tuple[regex.Pattern[str], ...]]:
     """Return for each language its words for documents, for saying, and of negation."""
     words = json.loads((resources.files(__package__) / "reply_words.json").read_text("utf-8"))
-    found = []
-    for language, documents in words["documents"].items():
-        says, denies = words["says"][language], words["negation"][language].replace("|", " ")
-        # `cannot` is one word, `no one` two of which the first denies.
-        kinds = (frozenset(map(fold, one.split())) for one in (documents, says, denies))
-        found.append((next(kinds), next(kinds), next(kinds)))
-    return found
+    denies = {**words["negation"], **words["denies"]}
+    return [
+        (_any_of(documents), _any_of(words["says"][language]), _any_of(denies[language]))
+        for language, documents in words["documents"].items()
+    ]
+
+
+def _any_of(words: str) -> regex.Pattern[str]:
+    """Return a pattern of words; `word*` begins one, and scripts without spaces have no borders."""
+    # `cannot` is one word, `no one` two of which the first denies.
+    patterns = [
+        regex.escape(fold(one.rstrip("*")))
+        if UNSPACED.search(one) and not one.endswith("*")
+        else rf"(?<![\p{{L}}\p{{M}}\p{{N}}]){regex.escape(fold(one.rstrip('*')))}"
+        + ("" if one.endswith("*") else r"(?![\p{L}\p{M}\p{N}])")
+        for one in words.replace("|", " ").split()
+    ]
+    return regex.compile("|".join(patterns))
 
 
 def _numbers(text: str) -> list[int]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import islice
 
 from whence.text.normalization import LANGUAGE_CODES, fold, function_words
-from whence.text.scripts import language_of_run
+from whence.text.scripts import UNSPACED, language_of_run
 
 DEFAULT_LANGUAGE = "english"
 
@@ -86,6 +86,18 @@ _LETTERS_OF_OTHER = {
 }
 
 
+#: Names of languages by code.
+_NAMES = {code: name for name, code in LANGUAGE_CODES.items()}
+#: The last letter of Latin script with marks in Unicode that European languages use.
+_LAST_LATIN = 0x24F
+#: Share of letters of other scripts from which names in Latin letters are foreign to a text.
+_MIN_SHARE_OF_SCRIPT = 1 / 3
+#: Languages that their script shows.
+LANGUAGES_BY_SCRIPT = frozenset(
+    (*_LANGUAGE_OF_SCRIPT.values(), *(other for other, _ in _LETTERS_OF_OTHER.values()))
+)
+
+
 def language_code(name: str) -> str:
     """Return the ISO 639-1 code of a language that `detect_language` names."""
     return LANGUAGE_CODES[name]
@@ -135,6 +147,43 @@ def detect_language(text: str) -> str:
     if is_clear:
         return best
     return _language_of_few(words) if len(words) <= _FEW_WORDS else DEFAULT_LANGUAGE
+
+
+def guess_language(text: str) -> str | None:
+    """Return the language of a few sentences: as `detect_language`, and by letters where words do not show it.
+
+    Names in Latin letters do not count in a sentence of another script. None for a language that is not
+    English, and that nothing shows.
+
+    >>> guess_language("Leihgaben regelt die Leitung."), guess_language("ゲートは Kong です。")
+    ('german', 'japanese')
+    """
+    others = [one for one in text if one.isalpha() and ord(one) > _LAST_LATIN]
+    if len(others) >= _MIN_SHARE_OF_SCRIPT * sum(map(str.isalpha, text)) > 0:
+        if UNSPACED.search("".join(others)):
+            return language_of_run("".join(others))
+        return detect_language("".join(one if ord(one) > _LAST_LATIN else " " for one in text))
+    found = detect_language(text)
+    words = _WORD.findall(text.casefold())
+    if found != DEFAULT_LANGUAGE or has_english(text):
+        return found
+    import chardet
+
+    guessed = chardet.detect(text.encode()).get("language") or "en"
+    if guessed == LANGUAGE_CODES[DEFAULT_LANGUAGE]:
+        return found
+    folded = [fold(one) for one in words]
+    counts = {one: len(function_words(one).intersection(folded)) for one in SHORT_LANGUAGES}
+    best = [one for one in SHORT_LANGUAGES if counts[one] == max(counts.values())]
+    if len(best) < len(SHORT_LANGUAGES) and DEFAULT_LANGUAGE not in best:
+        return next((one for one in best if LANGUAGE_CODES[one] == guessed), best[0])
+    return _NAMES.get(guessed)
+
+
+def has_english(text: str) -> bool:
+    """Return whether a text has one of the commonest English words that no other language has."""
+    words = _WORD.findall(text.casefold())
+    return any(_LANGUAGES_OF.get(one) == (DEFAULT_LANGUAGE,) for one in words)
 
 
 def _language_of_few(words: list[str]) -> str:

@@ -35,6 +35,8 @@ _MAX_SHORT: Final = 5
 _MIN_VERY_LONG: Final = 8
 #: Uses of a word in the dictionary's sample up to which it may be an error itself.
 _RARE_USES: Final = 50
+#: Share of the words of a dictionary that are rarer than its usual ones; names of persons are below.
+_OFTEN: Final = 0.95
 #: Codes of the dictionaries, by Snowball's names of the languages.
 _DICTIONARIES: Final = {
     "arabic": "ar",
@@ -174,6 +176,31 @@ def is_rare(word: str, languages: Sequence[str]) -> bool:
 
 def _is_known(word: str, language: str) -> bool:
     return language in _DICTIONARIES and word in _dictionary(_DICTIONARIES[language])
+
+
+def usualness(word: str, language: str) -> int | None:
+    """Return 2 for a usual word of a language, 1 for another one of its dictionary, 0 for none.
+
+    None for a language without a dictionary.
+    """
+    code = _DICTIONARIES.get(language)
+    if code is None:
+        return None
+    return 2 if word in _often(code) else int(word in _dictionary(code))
+
+
+def is_listed(word: str, language: str) -> bool:
+    """Return whether the dictionary of a language has a word, however rare; false without a dictionary."""
+    code = _DICTIONARIES.get(language)
+    return code is not None and (word in _dictionary(code) or word in _rare_words(code))
+
+
+@lru_cache(maxsize=len(_DICTIONARIES))
+def _often(code: str) -> frozenset[str]:
+    """Return the words above `_OFTEN` by their uses."""
+    uses = _uses(code)
+    limit = sorted(uses.values())[int(len(uses) * _OFTEN)]
+    return frozenset(word for word, n in uses.items() if n > limit)
 
 
 @lru_cache(maxsize=len(_DICTIONARIES))

@@ -2,7 +2,7 @@
 
 A sentence is compared with the best one or two sentences of a passage, so that a number of another sentence
 supports nothing. Words of negation and quantity are data (`reply_words.json`). A sentence in another language
-than its passage is compared by numbers and names alone.
+than its passage is compared by its numbers, by its names (`names`), and by what it denies of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from typing import Final, NamedTuple
 import regex
 
 from whence.text.claims import Claim
-from whence.text.languages import DEFAULT_LANGUAGE, detect_language
+from whence.text.languages import (
+    DEFAULT_LANGUAGE,
+    LANGUAGES_BY_SCRIPT,
+    detect_language,
+    guess_language,
+    has_english,
+)
+from whence.text.names import Names
 from whence.text.normalization import fold, function_words, snowball_stem
 from whence.text.overlap import Words, inverse_document_frequencies, overlap
 from whence.text.quantities import Quantity, quantities
@@ -50,6 +57,8 @@ _CAPITAL: Final = regex.compile(
 _CAPITAL_NOUNS: Final = frozenset(("german",))
 #: Longest word in capitals that may be short for words of the passage.
 _ACRONYM: Final = 6
+#: What one language says by a negation and another by a limit: `no more than`, `seulement`, `ne ... que`.
+_LIMITS: Final = frozenset(("negation", "only", "at_most", "at_least"))
 _KINDS: Final = ("at_most", "at_least", "only", "all", "each", "negation")
 
 
@@ -74,7 +83,7 @@ class Source:
     def __init__(self, text: str, context: str = "", language: str = "") -> None:
         self.text = text
         self.context = context
-        self.language = language or detect_language(text)
+        self.language = language or guess_language(text) or DEFAULT_LANGUAGE
         self._words = Words(self.language, self.language)
 
     @cached_property
@@ -137,14 +146,24 @@ class Check:
     """
 
     def __init__(self, answer: str, question: str = "") -> None:
-        self.language = detect_language(answer)
+        guessed = guess_language(answer)
+        self.language = guessed or DEFAULT_LANGUAGE
+        self._is_unnamed = guessed is None
+        self._is_english = self.language == DEFAULT_LANGUAGE and has_english(answer)
+        self._is_clear = self.language != DEFAULT_LANGUAGE and self.language in (
+            detect_language(answer),
+            *LANGUAGES_BY_SCRIPT,
+        )
         self._asked = frozenset(fold(one) for one in _WORD.findall(question))
+        self._names: dict[tuple[Source, ...], Names] = {}
 
     def supports(self, claim: Claim, sources: Sequence[Source]) -> bool:
         """Return whether passages together support a claim, which a short one without numbers always is."""
         own = [one for one in sources if self._shares_language(claim, one)]
         if not own:
             return self._supports_across(claim, sources)
+        if not self._names_of(sources).have_identifiers(claim.text, self.language):
+            return False
         if not self._names_stand(claim, sources):
             return False
         needed = self._needed(claim, own)
@@ -169,6 +188,13 @@ class Check:
             for source in own
             for evidence in self._evidence(claim, needed, source, wanted[source])
         ) or (len(own) > 1 and self._agrees_together(claim, needed, own, wanted))
+
+    def compares(self, claim: Claim, sources: Sequence[Source]) -> bool:
+        """Return whether there is more to compare than names: words of the same language, or numbers."""
+        if claim.is_short:
+            return False
+        shared = any(self._shares_language(claim, one) for one in sources)
+        return shared or bool(self._needed(claim, sources))
 
     def attributed(self, claim: Claim, sources: Sequence[Source]) -> tuple[int, str] | None:
         """Return the number of the first passage, from 1, in which the words and numbers of a claim stand.
@@ -200,13 +226,13 @@ class Check:
 
     def _shares_language(self, claim: Claim, source: Source) -> bool:
         """Return whether a claim has the language of a passage; a few words of it may not show it."""
-        if source.language == self.language:
+        if source.language == self.language and not self._is_unnamed:
             return True
-        wanted = source.terms_of(claim.text)
-        return (
-            self.language == DEFAULT_LANGUAGE
-            and len(wanted & source.terms) >= 0.5 * len(wanted) > 0
-        )
+        # Names are in all languages.
+        wanted = source.terms_of(_CAPITAL.sub(" ", claim.text)) or source.terms_of(claim.text)
+        # One word may be the same in both.
+        least = max(1 + self._is_english, 0.5 * len(wanted))
+        return not self._is_clear and len(wanted & source.terms) >= least
 
     def _needed(self, claim: Claim, sources: Sequence[Source]) -> list[Quantity]:
         """Return the numbers of a claim that a passage must have."""
@@ -295,28 +321,32 @@ class Check:
             return False
         return _same_quantifiers(claim.text, best, sources[0], wanted[sources[0]])
 
+    def _names_of(self, sources: Sequence[Source]) -> Names:
+        known = tuple(sources)
+        if known not in self._names:
+            text = "\n".join(f"{one.context}\n{one.text}" for one in known)
+            self._names[known] = Names(text, known[0].language)
+        return self._names[known]
+
     def _supports_across(self, claim: Claim, sources: Sequence[Source]) -> bool:
         """Return whether passages of another language have the numbers and the names of a claim."""
+        if not self._names_of(sources).stand(claim.text, "" if self._is_unnamed else self.language):
+            return False
         needed = self._needed(claim, sources)
-        for source in sources:
-            parts = [source.text[one.start : one.end] for one in source.parts] or [source.text]
-            around = quantities(source.context, [source.language])
-            for text in parts if needed else ():
-                have = quantities(text, [source.language])
-                if all(
-                    any(map(one.agrees, [*have, *around])) or _day_of(one, have, around)
-                    for one in needed
-                ):
-                    break
-            else:
-                if needed:
-                    continue
-            return self._names_stand(claim, sources, across=True)
-        return False
+        if not needed:
+            return True
+        evidence = [
+            (source, text)
+            for source in sources
+            for text in [source.text[one.start : one.end] for one in source.parts] or [source.text]
+            if _has_numbers(needed, text, source)
+        ]
+        return any(
+            _denies_alike(claim.text, self.language, text, source.language)
+            for source, text in evidence
+        )
 
-    def _names_stand(
-        self, claim: Claim, sources: Sequence[Source], *, across: bool = False
-    ) -> bool:
+    def _names_stand(self, claim: Claim, sources: Sequence[Source]) -> bool:
         """Return whether the names of a claim stand in its passages.
 
         A name has a capital inside of a sentence. At its beginning, and where every noun has one, a word counts
@@ -324,8 +354,6 @@ class Check:
         """
         known = frozenset().union(*[one.words for one in sources])
         nouns = self.language in _CAPITAL_NOUNS
-        if across and nouns:
-            return True
         stop = function_words(self.language)
         first = len(claim.text) - len(claim.text.lstrip(" \"'([*_-\u201c\u201e"))
         unclear = []
@@ -342,11 +370,11 @@ class Check:
             acronym = word.isupper() and len(word) <= _ACRONYM
             if acronym and fold(word) in self._asked:
                 continue
-            if match.start() <= first or nouns or across:
+            if match.start() <= first or nouns:
                 unclear.append(word)
             elif month_number(word, (self.language, DEFAULT_LANGUAGE)) is None:
                 return False
-        return not unclear or across or not self._replaces(claim, sources, unclear)
+        return not unclear or not self._replaces(claim, sources, unclear)
 
     def _replaces(self, claim: Claim, sources: Sequence[Source], unclear: Sequence[str]) -> bool:
         """Return whether a clause says what a claim says, but with another name."""
@@ -387,6 +415,33 @@ def _with_values(parts: Sequence[_Part], numbers: frozenset[str]) -> Iterable[tu
             for one, value in pairwise(parts)
             if value.terms & numbers and len(value.terms - numbers) <= _LABEL
         )
+
+
+def _has_numbers(needed: Sequence[Quantity], text: str, source: Source) -> bool:
+    """Return whether a sentence and what stands above its passage have numbers."""
+    have = quantities(text, [source.language])
+    around = quantities(source.context, [source.language])
+    return all(
+        any(map(one.agrees, [*have, *around])) or _day_of(one, have, around) for one in needed
+    )
+
+
+def _denies_alike(claim: str, language: str, text: str, other: str) -> bool:
+    """Return whether a claim and a sentence in another language do not contradict each other.
+
+    A claim may limit what a sentence denies, and the other way round; one word of a sentence of several clauses
+    may deny something else.
+    """
+    said, have = _marks(claim, language), _marks(text, other)
+    if "negation" in said and not have & _LIMITS and other in _denying_languages():
+        return False
+    has_clauses = len(list(filter(str.strip, _CLAUSE.split(text)))) > 1
+    return (
+        "negation" not in have
+        or bool(said & _LIMITS)
+        or has_clauses
+        or language not in _denying_languages()
+    )
 
 
 def _day_of(needed: Quantity, have: Sequence[Quantity], around: Sequence[Quantity]) -> bool:
@@ -443,6 +498,12 @@ def _marks(text: str, language: str) -> frozenset[str]:
             found |= kinds
             folded = pattern.sub(" ", folded)
     return frozenset(found)
+
+
+@cache
+def _denying_languages() -> frozenset[str]:
+    words = json.loads((resources.files(__package__) / "reply_words.json").read_text("utf-8"))
+    return frozenset(words["negation"])
 
 
 @cache
