@@ -3,9 +3,10 @@
     pip install babel num2words && python tools/calendar_words.py
 
 `calendar_words.json` has the names of months, from Unicode's CLDR; `weekday_words.json` those of the days of
-the week; `number_words.json` the words of small numbers; `unit_words.json` the names of units, from CLDR, with a name for each that holds in all languages;
-`money_words.json` the words of the names of currencies, from CLDR; `number_values.json` numbers from 1 to
-100 and their words. The two packages are no dependencies: these words do not change.
+the week; `number_words.json` the words of small numbers; `unit_words.json` the names of units, from CLDR, with
+a name for each that holds in all languages; `money_words.json` the words of the names of currencies, from CLDR;
+`number_values.json` numbers from 1 to 100 and their words. The two packages are no dependencies: these words do
+not change.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def names(language: str) -> dict[str, int]:
 
 
 def weekdays(language: str) -> list[str]:
-    """Return the folded names of the days of the week of a language; in scripts without spaces short ones, too."""
+    """Return the folded names of the days of the week; in scripts without spaces short ones, too."""
     locale = Locale.parse(LANGUAGE_CODES[language])
     found = set()
     for context in ("format", "stand-alone"):

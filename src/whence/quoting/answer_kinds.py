@@ -143,7 +143,8 @@ def _lacks(
         return held is False
     # A heading such as `Saturdays` has the time; one such as `Entrance` has no word of place.
     above = [holds_kind(kind, one, question, language) for one in span.scopes[1:]]
-    is_about = not asked.isdisjoint(span.terms - span.above)
+    # The number may be a day of the month: `before the 5th`.
+    is_about = not asked.isdisjoint(span.terms - span.above) or any(map(str.isdecimal, span.text))
     return True not in above and (held is False or not is_about)
 
 
