@@ -151,6 +151,12 @@ def test_a_text_holds_the_kind_or_not(
         ("When is the kiln hot?", "From dawn on.", "Kiln > Saturday", True),
         ("When was the kiln built?", "Soon the door is closed.", "The kiln", False),
         ("When is the rent due?", "Before the 5th, always.", "Rent", True),
+        (
+            "When is the rent due?",
+            "The rent is due as soon as you move in.",
+            "The rent is due",
+            True,
+        ),
         ("Why is the kiln hot?", "The kiln is very dear.", "", True),
         ("When is the kiln hot?", "It rained on Monday. The kiln is very dear.", "", False),
         ("When is the kiln hot?", "The kiln is dear. It is heated on Mondays.", "", True),

@@ -97,11 +97,11 @@ def cannot_answer(
 ) -> bool:
     """Return whether a text cannot answer who, when, where or how much, whatever its other words.
 
-    It has no word of a time or place, or no number; or no time, and nothing of the question that does not stand
-    above it; or nobody, and not all words of the question. An item of a list has nothing of the others, and a
-    paragraph nothing of the sentences before the first that has a word of the question. Of the sentences that
-    answer such questions on every other page of XQuAD, in English, German, Spanish, Russian and Chinese, 2 %
-    have no thing of the kind.
+    It has no word of a time or place, or no number; or words such as `after` alone, and nothing of the question;
+    or nobody, and not all words of the question. An item of a list has nothing of the others, and a paragraph
+    nothing of the sentences before the first that has a word of the question. Of the sentences that answer such
+    questions on every other page of XQuAD, in English, German, Spanish, Russian and Chinese, 2 % have no thing
+    of the kind.
 
     Args:
         kind: What the question asks for.
@@ -144,7 +144,7 @@ def _lacks(
     # A heading such as `Saturdays` has the time; one such as `Entrance` has no word of place.
     above = [holds_kind(kind, one, question, language) for one in span.scopes[1:]]
     # The number may be a day of the month: `before the 5th`.
-    is_about = not asked.isdisjoint(span.terms - span.above) or any(map(str.isdecimal, span.text))
+    is_about = not asked.isdisjoint(span.terms) or any(map(str.isdecimal, span.text))
     return True not in above and (held is False or not is_about)
 
 
