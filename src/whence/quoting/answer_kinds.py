@@ -97,11 +97,11 @@ def cannot_answer(
 ) -> bool:
     """Return whether a text cannot answer who, when, where or how much, whatever its other words.
 
-    It has no word of a time or place, or no number; or words such as `after` alone, and nothing of the question;
-    or nobody, and not all words of the question. An item of a list has nothing of the others, and a paragraph
-    nothing of the sentences before the first that has a word of the question. Of the sentences that answer such
-    questions on every other page of XQuAD, in English, German, Spanish, Russian and Chinese, 2 % have no thing
-    of the kind.
+    It has no word of a time or place, or no number; or words such as `after` alone, and nothing of the
+    question; or nobody, and not all words of the question. An item of a list has nothing of the others, and a
+    paragraph nothing of the sentences before the first that has a word of the question. Of the sentences that
+    answer such questions on every other page of XQuAD, in English, German, Spanish, Russian and Chinese, 2 %
+    have no thing of the kind.
 
     Args:
         kind: What the question asks for.
