@@ -2,11 +2,12 @@
 
     pip install babel num2words && python tools/calendar_words.py
 
-`calendar_words.json` has the names of months, from Unicode's CLDR; `number_words.json` the words of small
-numbers; `unit_words.json` the names of units, from CLDR, with a name for each that holds in all languages;
-`money_words.json` the words of the names of currencies, from CLDR; `number_values.json` numbers from 1 to
-100 and their words; `place_words.json` the names of countries, of cities, languages and days of the week, from
-CLDR, by key. The two packages are no dependencies: these words do not change.
+`calendar_words.json` has the names of months, from Unicode's CLDR; `weekday_words.json` those of the days of
+the week; `number_words.json` the words of small numbers; `unit_words.json` the names of units, from CLDR, with
+a name for each that holds in all languages; `money_words.json` the words of the names of currencies, from CLDR;
+`number_values.json` numbers from 1 to 100 and their words; `place_words.json` the names of countries, of
+cities, languages and days of the week, from CLDR, by key. The two packages are no dependencies: these words do
+not change.
 """
 
 from __future__ import annotations
@@ -69,6 +70,17 @@ def names(language: str) -> dict[str, int]:
         for word, numbers in sorted(found.items())
         if len(numbers) == 1 and not word[0].isdigit()
     }
+
+
+def weekdays(language: str) -> list[str]:
+    """Return the folded names of the days of the week; in scripts without spaces short ones, too."""
+    locale = Locale.parse(LANGUAGE_CODES[language])
+    found = set()
+    for context in ("format", "stand-alone"):
+        found.update(locale.days[context]["wide"].values())
+        short = locale.days[context]["abbreviated"].values()
+        found.update(one for one in short if UNSPACED.search(one) and len(one) > 1)
+    return sorted(fold(clean(one)) for one in found)
 
 
 def numbers(language: str) -> list[str]:
@@ -182,6 +194,7 @@ def main() -> None:
     """Write all files."""
     languages = sorted(ASKING_LANGUAGES)
     write("calendar_words.json", {language: names(language) for language in languages})
+    write("weekday_words.json", {language: weekdays(language) for language in languages})
     write("number_words.json", {language: numbers(language) for language in languages})
     write("unit_words.json", {language: units(language) for language in languages})
     write("money_words.json", {language: money(language) for language in languages})

@@ -6,8 +6,11 @@ import math
 
 import pytest
 
-from whence.quoting.answer_kinds import holds_kind
+from whence.quoting.answer_kinds import cannot_answer, holds_kind
 from whence.quoting.answerability import FIELDS, Basis, Features, chances
+from whence.quoting.evidence_spans import Span
+from whence.quoting.units import Unit
+from whence.text.overlap import words_of
 from whence.text.question_words import ASKING_LANGUAGES, asked_kind, function_words
 
 _PLAIN = Features(own=0.5, both=0.5, kind=0.0, numbers=0.0)
@@ -52,6 +55,18 @@ def test_any_features_have_a_probability(basis: Basis) -> None:
         ("\u8fd0\u8d39\u662f\u591a\u5c11", "chinese", "amount"),
         ("\u0633\u0627\u0644", "arabic", None),
         ("leave policy", "english", None),
+        ("What is closed when it rains?", "english", "thing"),
+        ("Who left when the bell rang?", "english", "person"),
+        ("When the bell rang, who left?", "english", "person"),
+        ("When did the man who founded it leave?", "english", "date"),
+        ("Who says how many may come?", "english", "person"),
+        ("\u00bfQu\u00e9 pasa cuando llueve?", "spanish", "thing"),
+        ("Wie viel kostet es, wo der Ofen steht?", "german", "price"),
+        (
+            "\u0413\u0434\u0435-\u0442\u043e \u0435\u0441\u0442\u044c \u043f\u0435\u0447\u044c",
+            "russian",
+            None,
+        ),
     ],
 )
 def test_words_that_ask_tell_the_kind(question: str, language: str, kind: str | None) -> None:
@@ -93,6 +108,28 @@ def test_words_that_ask_tell_the_kind(question: str, language: str, kind: str | 
         ("clock", "It opens at 8.", "english", True),
         ("person", "Das genehmigt die Leitung.", "german", None),
         ("reason", "Because it rains.", "english", None),
+        ("date", "Immer montags von neun an.", "german", True),
+        ("date", "W ka\u017cd\u0105 \u015brod\u0119 gramy w szachy.", "polish", True),
+        ("date", "Empieza en marzo.", "spanish", True),
+        ("date", "\u6bce\u9031\u571f\u66dc\u65e5\u306b\u96c6\u307e\u308b\u3002", "japanese", True),
+        ("date", "Sobald die Miete bezahlt ist.", "german", None),
+        ("date", "Die Miete ist zu hoch.", "german", False),
+        ("place", "Der Ofen steht hinter der Schmiede.", "german", None),
+        ("place", "Der Ofen wird im Juni geliefert.", "german", False),
+        ("place", "Le four est dans la cour.", "french", None),
+        ("place", "Le four ouvre en juin.", "french", False),
+        ("place", "\u7089\u5728\u9662\u5b50\u91cc\u3002", "chinese", None),
+        ("place", "\u7089\u5f88\u8d35\u3002", "chinese", False),
+        ("person", "The lamp is very old.", "english", False),
+        ("person", "They repair the lamp.", "english", None),
+        ("person", "Das macht Hausmeister Novak.", "german", True),
+        ("person", "Die Lampe ist sehr alt.", "german", False),
+        ("person", "La commune ramasse les sacs.", "french", None),
+        ("person", "Les sacs sont gris.", "french", False),
+        ("person", "\u7089\u5f88\u8d35\u3002", "chinese", None),
+        ("price", "Ge\u00f6ffnet von 16 bis 21 Uhr.", "german", False),
+        ("price", "Ouvert de 7 h \u00e0 9 h.", "french", False),
+        ("clock", "\u65e9\u4e0a8\u70b9\u5f00\u95e8\u3002", "chinese", True),
     ],
 )
 def test_a_text_holds_the_kind_or_not(
@@ -100,6 +137,70 @@ def test_a_text_holds_the_kind_or_not(
 ) -> None:
     """Dates and amounts are read in any writing; a capital is no name where all nouns have one."""
     assert holds_kind(kind, text, "What is it?", language) is held  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "heading", "answers"),
+    [
+        ("Who is the director of the kiln?", "The kiln is hot in March.", "Kiln", False),
+        ("Who is the director of the kiln?", "The director Ida Berg likes the kiln.", "", True),
+        ("Who fires the kiln?", "The bakehouse fires the kiln.", "", True),
+        ("Where is the kiln?", "The kiln opens in March.", "Kiln", False),
+        ("Where is the kiln?", "It stands behind the forge.", "Kiln", True),
+        ("When is the kiln hot?", "The kiln is very dear.", "Kiln", False),
+        ("When is the kiln hot?", "From dawn on.", "Kiln > Saturday", True),
+        ("When was the kiln built?", "Soon the door is closed.", "The kiln", False),
+        ("When is the rent due?", "Before the 5th, always.", "Rent", True),
+        (
+            "When is the rent due?",
+            "The rent is due as soon as you move in.",
+            "The rent is due",
+            True,
+        ),
+        ("Why is the kiln hot?", "The kiln is very dear.", "", True),
+        ("When is the kiln hot?", "It rained on Monday. The kiln is very dear.", "", False),
+        ("When is the kiln hot?", "The kiln is dear. It is heated on Mondays.", "", True),
+        ("Where is the kiln?", "- The saw is in the shed.\n- The kiln is dear.", "", False),
+        ("Where is the kiln?", "- The kiln is in the shed.\n- The saw is dear.", "", True),
+        (
+            "\u706b\u7089\u591a\u5c11\u94b1",
+            "- \u67dc\u5b5040\u5143\u3002\n- \u706b\u7089\u5f88\u5927\u3002",
+            "",
+            False,
+        ),
+        ("Wo steht der Ofen?", "Der Ofen wird im Juni geliefert.", "", False),
+        ("Wo steht der Ofen?", "Der Ofen steht hinter der Schmiede.", "", True),
+        (
+            "\u5408\u5bbf\u306f\u3069\u3053\u3067\u3059\u304b",
+            "\u5408\u5bbf\u306f\u9ad8\u3044\u3002",
+            "",
+            False,
+        ),
+        (
+            "\u5408\u5bbf\u306f\u3069\u3053\u3067\u3059\u304b",
+            "\u5408\u5bbf\u306f\u6e56\u3067\u958b\u304f\u3002",
+            "",
+            True,
+        ),
+    ],
+)
+def test_a_text_without_the_thing_that_is_asked_for_is_no_answer(
+    question: str, text: str, heading: str, answers: bool
+) -> None:
+    """Who, when and where are not answered by a sentence that has nobody, no time and no place.
+
+    A time may stand in the heading. What has all words of a question may name somebody by a word that no table
+    has. Items of a list say nothing of one another, and a sentence nothing of those before it. In Chinese and
+    Japanese nothing shows that nobody is meant.
+    """
+    words = words_of(question, [text])
+    section = frozenset(words.of_text(heading))
+    unit = Unit(0, len(text), "list" if text.startswith("-") else "prose")
+    span = Span(0, unit, text, heading, frozenset(words.of_text(text)), section)
+    terms = frozenset(words.of_question(question))
+    kind = asked_kind(question, words.asked)
+
+    assert cannot_answer(kind, span, terms, question, words) is not answers
 
 
 def test_what_the_question_names_itself_is_not_what_it_asks_for() -> None:

@@ -337,3 +337,76 @@ async def test_the_row_of_a_code_tells_its_meaning(question: str, raised: bool) 
     rows = asked_rows([question], all_spans(request, words), words)
 
     assert any(one.names_a_code for one in rows.values()) is raised
+
+
+class NearBySentence(Near):
+    """The same, as a reader of many languages reads."""
+
+    by_sentence = True
+
+
+@pytest.mark.parametrize(
+    ("question", "whole"),
+    [
+        ("Where is the kiln?", False),
+        ("Which tools are there?", True),
+        ("Wo steht der Ofen?", False),
+        ("\u7089\u5b50\u5728\u54ea\u91cc", False),
+    ],
+)
+async def test_one_thing_is_told_by_one_item(question: str, whole: bool) -> None:
+    """A whole list is read only where more than one thing may be asked for, by a reader of sentences."""
+    text = {
+        "W": "- The kiln is in the yard.\n- The saw is in the shed.",
+        "Wo": "- Der Ofen steht hinter der Schmiede.\n- Das Holz liegt unter dem Dach.",
+    }.get("Wo" if question.startswith("Wo ") else question[:1], "")
+    text = (
+        text
+        or "- \u7089\u5b50\u5728\u9662\u5b50\u91cc\u9762\u653e\u3002\n- \u952f\u5b50\u5728\u4ed3\u5e93\u91cc\u9762\u653e\u3002"
+    )
+    request = WriteRequest(template_id="document-prompt", query=question, documents=(text,))
+    words = words_of(question, [text])
+    found = await examine(request, all_spans(request, words), words, None, NearBySentence())
+
+    assert ("list" in {one.unit.kind for one in found.spans}) is whole
+    assert "item" in {one.unit.kind for one in found.spans}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "other"),
+    [
+        (
+            "Wo steht der Ofen?",
+            "Der Ofen steht hinter der Schmiede.",
+            "Der Ofen steht im Juni still.",
+        ),
+        ("Where is the kiln?", "The kiln is in the yard.", "The kiln is closed in June."),
+        (
+            "\u7089\u5b50\u5728\u54ea\u91cc",
+            "\u7089\u5b50\u653e\u5728\u9662\u5b50\u91cc\u9762\u3002",
+            "\u7089\u5b50\u975e\u5e38\u8d35\u91cd\u3002",
+        ),
+    ],
+)
+async def test_what_cannot_answer_is_not_quoted(question: str, answer: str, other: str) -> None:
+    """A sentence without a place is neither quoted nor an answer to where, however near it is."""
+    choice = await choose(question, other, answer, reader=Near(lead=0.1, near=0.9))
+    alone = await choose(question, other, reader=Near(lead=0.1, near=0.9))
+
+    assert [one.text for one in choice.spans] == [answer]
+    assert not alone.spans
+
+
+def test_the_lines_of_a_head_are_not_offered_alone() -> None:
+    """The date of a mail is not that of what the mail is about; other lines with labels are units."""
+    head = "From: Ida Berg\nDate: Mon, 3 Feb 2025\nSubject: The new kiln"
+    contacts = "Office: Ida Berg, room 4\nPlumber: Jo Lind, room 7"
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="When does the kiln come?",
+        documents=(head, contacts),
+        sections=("The new kiln", "The new kiln"),
+    )
+    found = [one.text for one in all_spans(request, words_of(request.query, request.documents))]
+
+    assert found == [head, contacts, *contacts.split("\n")]

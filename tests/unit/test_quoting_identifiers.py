@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from whence.models.protocols import WriteRequest
 from whence.quoting.extractive_writer import NOTHING_FOUND, ExtractiveWriter
 from whence.quoting.identifiers import (
+    Identifier,
     names_other_identifier,
     names_value,
     question_identifiers,
@@ -190,3 +191,22 @@ async def test_a_passage_about_another_number_has_a_best_sentence_that_answers_n
     assert right.score > right.floor
     assert other is not None
     assert (other.sentence, other.score) == (documents[1], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        ("Who looks after ticket 312?", True),
+        ("Who was ticket 312 named after?", True),
+        ("Who had ticket 312 until May?", True),
+        ("Who sits between ticket 312 and the door?", False),
+        ("What came after ticket 312?", False),
+        ("Which one came before 312?", False),
+        ("What changed between ticket 312 and 315?", False),
+    ],
+)
+def test_a_word_relates_what_follows_it(question: str, named: bool) -> None:
+    """`After` relates a value that follows; at the end, before a month or with its verb it does not."""
+    texts = ["Ticket 311: the lamp", "Ticket 313: the door"]
+
+    assert (Identifier("ticket", "312") in question_identifiers(question, texts)) is named

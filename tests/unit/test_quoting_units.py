@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,33 @@ def test_a_long_list_is_offered_in_items() -> None:
 
     assert set(units) == set(items)
     assert all(len(one.split()) <= MAX_WORDS for one in units)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Office: Ida Berg, room 4", "Plumber: Jo Lind"),
+        ("Lundi : 8 h - 12 h", "Mardi : ferm\u00e9"),
+        ("\u9375\uff1a\u4e00\u968e", "\u6599\u91d1\uff1a\u516b\u767e\u5186"),
+    ],
+)
+def test_a_line_with_a_label_of_its_own_is_offered_alone(lines: tuple[str, ...]) -> None:
+    """Contacts and opening hours are lines that say one thing each, and a paragraph."""
+    assert set(said("\n".join(lines))) == {"\n".join(lines), *lines}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Q: Is it free?\nA: Yes, it is.",
+        "Note: it is free\nfor all who come.",
+        "Note: it is free.\nNote: it is open.",
+        "At 8: 30 of us came and\nleft at 9.",
+    ],
+)
+def test_lines_that_belong_together_stay_together(text: str) -> None:
+    """A question keeps its answer, a sentence its second line; equal labels name nothing."""
+    assert set(said(text)) == {text}
 
 
 def test_a_row_has_its_header_above() -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from whence.models.protocols import Embedder, Reading, SpanReading, WriteRequest
 from whence.models.token_codes import cosines
-from whence.quoting.answer_kinds import NUMERIC, holds_kind
+from whence.quoting.answer_kinds import NUMERIC, OF_ONE_THING, cannot_answer, holds_kind
 from whence.quoting.answerability import (
     FLOOR,
     Basis,
@@ -31,7 +31,13 @@ from whence.quoting.answerability import (
     values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question
-from whence.quoting.evidence_spans import Key, Span, all_spans, asked_rows, sentences_of
+from whence.quoting.evidence_spans import (
+    Key,
+    Span,
+    all_spans,
+    asked_rows,
+    sentences_of,
+)
 from whence.quoting.identifiers import (
     defines_key,
     names_other_identifier,
@@ -84,6 +90,8 @@ _DEFINED = 0.17
 _KINDS: dict[UnitKind, float] = {"prose": -0.13, "row": 0.18, "item": -0.1}
 #: Weight of the row of a table that is asked for by its name. Chosen by hand.
 _ROW = 0.15
+#: Weight of the kind of thing that is asked for, which decides between equals. Chosen by hand.
+_HELD = 0.05
 #: Part of the doubt that goes when a question names a cell by its row and its column. Chosen by hand.
 _CELL = 0.35
 #: A list item that begins with the name that it describes: `- timeout (optional) - ...`, `- fd: ...`.
@@ -248,6 +256,8 @@ async def examine(
     if serving is not None and serving.by_sentence:
         spans = sentences_of(spans, words)
     parts = split_questions(request.query)
+    if serving is not None and serving.by_sentence:
+        spans = _without_lists(spans, parts, words.asked)
     asked = []
     for part in parts:
         question = _part(part, spans, words)
@@ -290,6 +300,17 @@ async def examine(
     return Examined(asked, spans, reading, basis_of(reading, words), guesses)
 
 
+def _without_lists(spans: list[Span], parts: Sequence[str], language: str) -> list[Span]:
+    """Return spans without whole lists, where one thing is asked for, which one item tells.
+
+    Of a list one item has the words of the question, and another the number or place. A reader that does not
+    read by sentence knows paragraphs from one another, and takes the list for one.
+    """
+    if not all(asked_kind(one, language) in OF_ONE_THING for one in parts):
+        return spans
+    return [one for one in spans if one.unit.kind != "list"] or spans
+
+
 def _likely(weighed: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[int]:
     """Return the places of the best spans of each question by order and by score, ascending."""
     kept: set[int] = set()
@@ -311,8 +332,18 @@ def _weigh(
         nearness = _nearness(question, found.spans, found.reading, row, letters)
         alike = found.reading.cosines[row] if found.reading else [0.0] * len(found.spans)
         order = _order(question, found.spans, nearness, alike, request)
+        last = min(order, default=0.0) - 1
         for place, span in enumerate(found.spans):
             cells = rows.get(span.key)
+            # A cell that is named by its row and its column answers whatever it has: `by appointment`.
+            is_named = cells is not None and cells.names_a_cell
+            if not is_named and cannot_answer(
+                terms.kind, span, terms.terms, terms.text, terms.words
+            ):
+                scores[place] = 0.0
+                order[place] = last
+            elif holds_kind(terms.kind, span.text, terms.text, terms.words.language):
+                order[place] += _HELD
             if cells is not None:
                 said = span.terms | span.above
                 share = overlap(question.terms, said, question.weights, question.default)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from whence.models.protocols import WriteRequest
 from whence.quoting.tables import AskedCells, asked_cells, read_rows
-from whence.quoting.units import FENCE_LINE, MAX_WORDS, Unit, split_units
+from whence.quoting.units import FENCE_LINE, LABEL, MAX_WORDS, Unit, split_units
 from whence.text.overlap import Words
 from whence.text.scripts import UNSPACED_RUN, count_words
 from whence.text.sentences import split_sentences
@@ -78,6 +78,7 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
         known = titles.union(words.of_text(source))
         # A passage without a title is its own heading, and still says something.
         is_own_title = frozenset(words.of_text(text)) <= titles
+        head = 0
         # A text that is its own title is no heading.
         for unit in _units_below(lead, text, headings) or split_units(text):
             for one in _narrowed(text, unit):
@@ -86,6 +87,10 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
                 repeats = count_words(content) <= _TITLE_WORDS and terms <= titles
                 if (repeats and not is_own_title) or _letters(content) < _MIN_LETTERS:
                     continue
+                if one.kind == "item" and one.start < head:
+                    continue
+                if one.kind == "prose" and _labels_title(content, titles, words):
+                    head = one.end
                 if _INDEX.search(section) and not _SENTENCE_END.search(content):
                     continue
                 above = known.union(words.of_text(" ".join(one.context)))
@@ -132,6 +137,16 @@ def asked_rows(
                 unit = rows[at].unit
                 found[document, unit.start, unit.end] = asked
     return found
+
+
+def _labels_title(text: str, titles: frozenset[str], words: Words) -> bool:
+    """Return whether one of the lines is the title with a label, as in the head of a mail.
+
+    Its lines are no units of their own: the date of a mail is not that of what it is about.
+    """
+    values = (line[label.end() :] for line in text.split("\n") if (label := LABEL.match(line)))
+    said = (frozenset(words.of_text(one)) for one in values)
+    return any(one and one <= titles for one in said)
 
 
 def _letters(text: str) -> int:

@@ -59,10 +59,16 @@ _YEAR: Final = re.compile(r"(?:19|20)\d\d")
 _VERSION_NAMES: Final = frozenset(("v", "ver", "version", "release", "build", "firmware", "patch"))
 #: Questions about the relation of one value to others; sentences about the others answer them.
 _RELATES: Final = re.compile(
-    r"\b(?:since|after|before|until|till|between|than|newer|older|later|earlier|next|previous|prior|latest|newest"
+    r"\b(?:newer|older|later|earlier|next|previous|prior|latest|newest"
     r"|call(?:s|ed|ers?)?|depend\w*|import(?:s|ed)?|inherit\w*|extend\w*|implement\w*|refer\w*"
     r"|successors?|predecessors?|replac\w+|supersed\w+|upgrad\w+|migrat\w+|compar\w+|differ\w*|versus|vs|instead)\b"
     r"|\b(?:which|what|whose)\s+(?:\w+\s+)?(?:versions?|releases?|builds?|firmwares?|codes?|levels?|numbers?)\b(?!\s*\d)",
+    re.IGNORECASE,
+)
+#: The same where a value follows at once, unless a verb takes the word as its own: `look after ticket 312`.
+_RELATES_TO: Final = re.compile(
+    r"(?P<verb>\b(?:look|ask|inquir|enquir|nam|run|go|chas|clean|tid)[a-z]{0,4}\s+)?"
+    r"\b(?:since|after|before|until|till|between|than)\s+(?:[^\W\d_][\w-]{0,30}\s+){0,3}#?[^\W\d_]{0,12}[-_]?\d",
     re.IGNORECASE,
 )
 #: Questions that a date answers.
@@ -109,7 +115,7 @@ def question_identifiers(question: str, texts: Sequence[str] = ()) -> frozenset[
     >>> question_identifiers("What changed since v2.9.1?"), question_identifiers("May I take 20 days off?")
     (frozenset(), frozenset())
     """
-    if _RELATES.search(question):
+    if _RELATES.search(question) or any(not one["verb"] for one in _RELATES_TO.finditer(question)):
         return frozenset()
     dated = not _ASKS_WHEN.search(question)
     found = _identifiers_in(question)

@@ -35,6 +35,10 @@ _LINE_BEFORE = re.compile(r"\S[ \t]*\n\Z")
 _NOTHING_FOLLOWS = re.compile(r"[`~]*[ \t]*(?:\n[ \t]*(?:\n|\Z)|\Z)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+\u2022]|\d{1,3}[.)])[ \t]+\S")
 _TABLE = re.compile(r"[ \t]*\|.*\|[ \t]*\Z")
+#: A label of a few words and what it stands for; a question that a line asks has its answer in the next one.
+LABEL = re.compile(
+    r"[ \t]*([^\s:\uff1a][^\n:\uff1a]{0,48})(?::[ \t]|\uff1a[ \t]*)(?=\S)(?!.*[?\uff1f]\s*\Z)"
+)
 _RULE = re.compile(r"(?=[ \t:|=+~^-]*+\Z).*?[-=~^]{3}")
 
 
@@ -239,6 +243,7 @@ def _units(text: str, nodes: Sequence[_Node], context: tuple[str, ...]) -> Itera
             yield from _definition(text, node, context)
         elif node.block.kind == "prose" and not _announces(text, node):
             yield Unit(node.block.start, node.end, "prose", context)
+            yield from _labelled(text, node.block, context)
             answer = nodes[place] if place < len(nodes) else None
             if (
                 answer
@@ -246,6 +251,24 @@ def _units(text: str, nodes: Sequence[_Node], context: tuple[str, ...]) -> Itera
                 and text[: node.end].endswith(("?", "\uff1f"))
             ):
                 yield Unit(node.block.start, answer.end, "prose", context)
+
+
+def _labelled(text: str, block: Block, context: tuple[str, ...]) -> Iterator[Unit]:
+    r"""Yield the lines of a paragraph in which each has a label of its own, as those of contacts have.
+
+    >>> text = "Office: Ida Berg, room 4\nPlumber: Jo Lind, 0171 55"
+    >>> [text[one.start:one.end] for one in split_units(text)][1:]
+    ['Office: Ida Berg, room 4', 'Plumber: Jo Lind, 0171 55']
+    """
+    lines = text[block.start : block.end].split("\n")
+    labels = [label[1].strip() for line in lines if (label := LABEL.match(line))]
+    if len(lines) < 2 or len(set(labels)) < len(lines):
+        return
+    start = block.start
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        yield Unit(start + indent, start + len(line.rstrip()), "item", context)
+        start += len(line) + 1
 
 
 def _sections(text: str, nodes: Sequence[_Node]) -> Iterator[Unit]:

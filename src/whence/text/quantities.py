@@ -16,13 +16,11 @@ from typing import Any, Final, NamedTuple
 import regex
 
 from whence.text.normalization import clean, fold, snowball_stem
-from whence.text.scripts import UNSPACED, UNSPACED_CLASS
+from whence.text.scripts import TOUCHING, UNSPACED
 from whence.text.values import find_values, month_number
 
-#: A number may touch the characters of a script without spaces: `一日1,400円`.
-_TOUCHING: Final = rf"[\w--[{UNSPACED_CLASS}]]"
 _NUMBER: Final = regex.compile(
-    rf"(?<!{_TOUCHING})(?<![.,:])(?:\d{{1,3}}(?:,\d{{3}})+(?![\d,])|\d+(?:[.:]\d+)*)", regex.V1
+    rf"(?<!{TOUCHING})(?<![.,:])(?:\d{{1,3}}(?:,\d{{3}})+(?![\d,])|\d+(?:[.:]\d+)*)", regex.V1
 )
 #: Numbers in characters of China, up to ten thousands.
 _HAN_NUMBER: Final = regex.compile(r"[\u3007一二两三四五六七八九十百千万]+")
@@ -43,6 +41,14 @@ _SIGNS: Final[dict[str, str]] = {
     "\u00b0": "degree",
 }
 _CODES: Final = frozenset(["eur", "usd", "gbp", "chf", "jpy", "cny", "inr", "pln", "sek", "czk"])
+#: Words behind a time of day by language, the symbol of the hour in all; no unit of CLDR.
+_CLOCK: Final = {
+    "english": ("am", "pm"),
+    "german": ("uhr",),
+    "chinese": ("\u70b9", "\u9ede"),
+    "japanese": ("\u6642",),
+    "korean": ("\uc2dc",),
+}
 #: A currency that has no name of its own here.
 MONEY: Final = "money"
 #: What the unit of a price is.
@@ -60,7 +66,7 @@ _LINK: Final = 3
 #: Characters of the longest name of a unit in a script without spaces.
 _LONGEST_UNIT: Final = 8
 #: Languages in which the name of a month has a capital; there `may` is none.
-_CAPITAL: Final = frozenset(("english", "german"))
+CAPITAL_MONTHS: Final = frozenset(("english", "german"))
 
 
 class Quantity(NamedTuple):
@@ -224,6 +230,8 @@ def _name_of(word: str, languages: Sequence[str], *, near: bool) -> str:
     lowered = fold(word)
     if near and UNSPACED.match(word):
         return _begins_with_unit(lowered, languages)
+    if near and (lowered == "h" or lowered in _CLOCK.get(languages[0], ())):
+        return "hour"
     if lowered in _CODES and word.isupper():
         return lowered
     if near and (month := _month(word, languages)):
@@ -252,7 +260,7 @@ def _begins_with_unit(run: str, languages: Sequence[str]) -> str:
                 return units[run[:end]]
             if run[:end] in money:
                 return MONEY
-    return ""
+    return "hour" if run.startswith(_CLOCK.get(languages[0], ())) else ""
 
 
 @cache
@@ -264,7 +272,7 @@ def _money(language: str) -> frozenset[str]:
 
 def _month(word: str, languages: Sequence[str]) -> str:
     if (len(word) < 3 and _LATIN.match(word)) or (
-        languages[0] in _CAPITAL and not word[0].isupper()
+        languages[0] in CAPITAL_MONTHS and not word[0].isupper()
     ):
         return ""
     number = month_number(word, languages)

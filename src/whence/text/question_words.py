@@ -260,7 +260,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, str, str, str, str, str, str]]] = {
     ),
     "russian": (
         "кто,кого,кому,чей,кем",
-        "когда,в каком году,какого числа,с какого,до какого",
+        "когда,в каком году,какого числа,с какого числа,до какого числа",
         "где,куда,откуда",
         "как долго,сколько времени,сколько дней",
         "сколько,насколько,как часто",
@@ -310,7 +310,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, str, str, str, str, str, str]]] = {
     ),
     "ukrainian": (
         "хто,кого,кому,чий",
-        "коли,в якому році,якого числа,до якого",
+        "коли,в якому році,якого числа,до якого числа",
         "де,куди,звідки",
         "як довго,скільки часу,скільки днів",
         "скільки,як часто",
@@ -408,6 +408,14 @@ _PRICES_AND_CLOCKS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 _WORD: Final = regex.compile(r"[\p{L}\p{M}]+")
+#: Kinds whose words join clauses as well: `when it rains`, `wo es regnet`, `comme`.
+_JOINING: Final = frozenset(("date", "place", "way"))
+#: What may stand before the first word of a question: a preposition at most.
+_BEFORE_FIRST: Final = regex.compile(r"\P{L}*(?:\p{L}{1,4}\s+)?")
+#: Least characters of a clause, and what may stand between a comma and the word that asks.
+_CLAUSE: Final = 8
+_BEHIND_COMMA: Final = " \u00bf"
+_COMMAS: Final = (",", "\uff0c", "\u3001", "\u060c")
 #: Least share of function words in a question of a language that no document has.
 _CLEAR_SHARE: Final = 0.3
 
@@ -426,7 +434,8 @@ def _patterns(language: str) -> tuple[tuple[AskedKind, regex.Pattern[str]], ...]
         pattern = (
             joined
             if unspaced
-            else rf"(?<![\p{{L}}\p{{M}}\p{{N}}])(?:{joined})(?![\p{{L}}\p{{M}}\p{{N}}])"
+            # `когда-то` and `know-how` ask nothing.
+            else rf"(?<![\p{{L}}\p{{M}}\p{{N}}]|\p{{L}}-)(?:{joined})(?![\p{{L}}\p{{M}}\p{{N}}]|-\p{{L}})"
         )
         found.append((kind, regex.compile(pattern)))
     return tuple(found)
@@ -435,22 +444,45 @@ def _patterns(language: str) -> tuple[tuple[AskedKind, regex.Pattern[str]], ...]
 def asked_kind(question: str, language: str) -> AskedKind | None:
     """Return the kind of thing that a question asks for; None when no word of it asks.
 
-    The longest word that asks decides, then the first: `how long` asks for a length of time.
+    The word that begins the question decides, else the longest one, then the first: `how long` asks for a
+    length of time. A word for a time, a place or a way also joins clauses and asks nothing there: where another
+    one begins the question, or stands behind a comma after it.
 
     >>> asked_kind("How long is the trial?", "english"), asked_kind("Wer genehmigt Reisen?", "german")
     ('duration', 'person')
     >>> asked_kind("送料はいくらですか", "japanese")
     'price'
+    >>> [asked_kind(one, "english") for one in ("What is closed when it rains?", "When it rains, who calls?")]
+    ['thing', 'person']
     """
     text = fold(clean(question))
-    best: tuple[int, int, AskedKind] | None = None
-    for kind, pattern in _patterns(language):
-        for match in pattern.finditer(text):
-            # Words that any kind of thing answers decide only where no other word asks.
-            length = 0 if kind == "thing" else len(match[0])
-            if best is None or (-length, match.start()) < best[:2]:
-                best = (-length, match.start(), kind)
-    return best[2] if best else None
+    asking = [
+        (match.start(), match.end(), kind)
+        for kind, pattern in _patterns(language)
+        for match in pattern.finditer(text)
+    ]
+    asks = [one for one in asking if not _joins(one, asking, text)]
+    # Words that any kind of thing answers decide only where no other word asks.
+    asks = [one for one in asks if one[2] != "thing"] or asks
+    asks = [one for one in asks if _BEFORE_FIRST.fullmatch(text, 0, one[0])] or asks
+    return min(asks, key=lambda one: (one[0] - one[1], one[0]))[2] if asks else None
+
+
+def _joins(
+    word: tuple[int, int, AskedKind], asking: Sequence[tuple[int, int, AskedKind]], text: str
+) -> bool:
+    """Return whether a word that asks for a time, a place or a way joins two clauses of a question."""
+    start, end, kind = word
+    if kind not in _JOINING:
+        return False
+    apart = (one for one in asking if one[1] <= start or end <= one[0])
+    return any(
+        _BEFORE_FIRST.fullmatch(text, 0, other[0]) is not None
+        if other[1] <= start
+        else other[0] - end >= _CLAUSE and text[: other[0]].rstrip(_BEHIND_COMMA).endswith(_COMMAS)
+        for other in apart
+        if other[2] not in _JOINING
+    )
 
 
 def without_asking(question: str, language: str) -> str:

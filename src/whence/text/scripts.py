@@ -13,6 +13,8 @@ import regex
 UNSPACED_CLASS: Final = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\u3005\u30fc\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
 )
+#: What no number touches, as part of a word; a number may touch a script without spaces: `一日1,400円`.
+TOUCHING: Final = rf"[\w--[{UNSPACED_CLASS}]]"
 #: A character of a script without spaces.
 UNSPACED: Final = regex.compile(rf"[{UNSPACED_CLASS}--\p{{N}}--\p{{P}}]", regex.V1)
 #: A sequence in a script without spaces.

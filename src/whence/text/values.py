@@ -18,6 +18,7 @@ from typing import Final, Literal, NamedTuple
 import regex
 
 from whence.text.normalization import clean, fold
+from whence.text.scripts import TOUCHING
 
 ValueKind = Literal["number", "date", "period"]
 
@@ -25,10 +26,13 @@ _OTHER_DIGIT: Final = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
 #: Separators of thousands: those of English, German, Swiss and Arabic writing.
 _GROUP: Final = "[,.'\u2019\u066c]"
 _GROUPED: Final = regex.compile(
-    rf"(?<![\w.,])\d{{1,3}}+(?:(?P<mark>{_GROUP})\d{{3}}(?:(?P=mark)\d{{3}})*|(?:[\u00a0\u2009\u202f]\d{{3}})+|(?:\ \d{{3}}){{2,}}"
-    r"|(?:,\d{2})+,\d{3})(?P<part>[.,\u066b]\d+)?(?![\w]|[.,]\d)"
+    rf"(?<!{TOUCHING})(?<![.,])\d{{1,3}}+(?:(?P<mark>{_GROUP})\d{{3}}(?:(?P=mark)\d{{3}})*|(?:[\u00a0\u2009\u202f]\d{{3}})+|(?:\ \d{{3}}){{2,}}"
+    rf"|(?:,\d{{2}})+,\d{{3}})(?P<part>[.,\u066b]\d+)?(?!{TOUCHING}|[.,]\d)",
+    regex.V1,
 )
-_DECIMAL: Final = regex.compile(r"(?<![\w.,])(\d+)[,\u066b](\d+)(?![\w]|[.,]\d)")
+_DECIMAL: Final = regex.compile(
+    rf"(?<!{TOUCHING})(?<![.,])(\d+)[,\u066b](\d+)(?!{TOUCHING}|[.,]\d)", regex.V1
+)
 _YEAR: Final = r"(?P<year>(?:19|20)\d\d)"
 _ANY_YEAR: Final = regex.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _DAY: Final = r"(?P<day>[0-3]?\d)"
