@@ -339,6 +339,8 @@ def report(some: Sequence[Case], written: Sequence[str] = ()) -> None:
         for language in sorted({one.language for one in judge if basis in one.spans}):
             own = [one for one in judge if one.language == language]
             scores, labels = outcomes(own, basis, w)
+            if len({*labels.tolist()}) < 2:
+                continue
             refused = float((scores[labels == 0] < answerability.FLOOR).mean())
             wrongly = float((scores[labels > 0] < answerability.FLOOR).mean())
             print(
