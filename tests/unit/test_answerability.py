@@ -214,3 +214,20 @@ def test_what_the_question_names_itself_is_not_what_it_asks_for() -> None:
 def test_each_language_has_words_for_all_kinds(language: str) -> None:
     """The words that ask count as function words, so that they are not looked for in documents."""
     assert len(function_words(language)) > 20
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "language"),
+    [
+        ("The western gate closes at eight.", "When does the western gate close?", "english"),
+        ("Das Tor schlie\u00dft um acht.", "Wann schlie\u00dft das Tor?", "german"),
+        ("La porte ferme \u00e0 huit.", "Quand ferme la porte ?", "french"),
+    ],
+)
+def test_a_small_number_without_a_unit_may_be_an_hour(
+    text: str, question: str, language: str
+) -> None:
+    """It does not rule a text out where a time is asked for; a text without any number is."""
+    assert holds_kind("date", text, question, language) is not False
+    without = " ".join(text.split()[:-2])
+    assert holds_kind("date", without, question, language) is False

@@ -48,6 +48,8 @@ _CAPITAL_NOUNS: Final = frozenset(("german",))
 NUMERIC: Final = frozenset(("amount", "duration", "price", "clock"))
 #: Kinds of which a question asks for one thing, which no list as a whole is.
 OF_ONE_THING: Final = NUMERIC | {"date", "place", "person"}
+#: Hours of a day.
+_HOURS: Final = 24
 #: Characters between the ends of a range at most.
 _RANGE_GAP: Final = 6
 #: Kinds of units that are no text to read.
@@ -229,16 +231,23 @@ def _has_date(text: str, question: str, language: str) -> bool | None:
     """Return whether a text has a date, a time of day, a month or a day of the week.
 
     Returns:
-        None where it has none of these, but another word of time, such as `after`.
+        None where it has none of these, but another word of time, such as `after`, or a number without a unit
+        that may be an hour: `at eight`.
     """
     if _dates_of(text, language) - _dates_of(question, language):
         return True
     if calendar_words(text, language) - calendar_words(question, language):
         return True
-    plain = fold(clean(text))
-    return (
-        None if circumstance_ends("time", plain, language) or names_time(text, language) else False
+    known = {form for one in _counted(question, language) for form in one.forms}
+    hours = (
+        one.value is not None
+        and one.value <= _HOURS
+        and not one.unit
+        and known.isdisjoint(one.forms)
+        for one in _counted(text, language)
     )
+    is_told = circumstance_ends("time", fold(clean(text)), language) or names_time(text, language)
+    return None if is_told or any(hours) else False
 
 
 def _dates_of(text: str, language: str) -> set[str]:
