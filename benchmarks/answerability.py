@@ -336,8 +336,9 @@ def report(some: Sequence[Case], written: Sequence[str] = ()) -> None:
             w = fitted([one for one in choose if _is_read_by(one, basis)], basis)
             weights[basis] = dict(zip(names, map(float, w.round(4)), strict=True))
         w = np.array([weights[basis][name] for name in names])
-        for language in sorted({one.language for one in judge if basis in one.spans}):
-            own = [one for one in judge if one.language == language]
+        read = [one for one in judge if _is_read_by(one, basis)]
+        for language in sorted({one.language for one in read}):
+            own = [one for one in read if one.language == language]
             scores, labels = outcomes(own, basis, w)
             if len({*labels.tolist()}) < 2:
                 continue

@@ -193,7 +193,7 @@ def judge_across(half: str) -> tuple[int, int, int, int, list[str]]:
 
 
 def print_across(*, verbose: bool) -> None:
-    """Print both halves."""
+    """Print what was chosen on, what was judged and what was written later."""
     for half in ("chosen", "judged", "later"):
         false, of_false, true, of_true, wrong = judge_across(half)
         print(f"{half}: {false} of {of_false} false and {true} of {of_true} true ones are marked")

@@ -238,16 +238,21 @@ def _has_date(text: str, question: str, language: str) -> bool | None:
         return True
     if calendar_words(text, language) - calendar_words(question, language):
         return True
+    if circumstance_ends("time", fold(clean(text)), language) or names_time(text, language):
+        return None
+    return None if _may_have_hour(text, question, language) else False
+
+
+def _may_have_hour(text: str, question: str, language: str) -> bool:
+    """Return whether a text has a number without a unit, up to the hours of a day, that its question lacks."""
     known = {form for one in _counted(question, language) for form in one.forms}
-    hours = (
-        one.value is not None
+    return any(
+        not one.unit
+        and one.value is not None
         and one.value <= _HOURS
-        and not one.unit
         and known.isdisjoint(one.forms)
         for one in _counted(text, language)
     )
-    is_told = circumstance_ends("time", fold(clean(text)), language) or names_time(text, language)
-    return None if is_told or any(hours) else False
 
 
 def _dates_of(text: str, language: str) -> set[str]:

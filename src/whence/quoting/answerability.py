@@ -133,7 +133,8 @@ def features(
     deviation = statistics.pstdev(cosines) if cosines else 0.0
     read = reading.words[row] if reading and reading.words else []
     topical = _topical(question, read)
-    letters = shared_runs(question.text, [one.text for one in spans])
+    # Only words alone are read with them.
+    letters = [] if reading else shared_runs(question.text, [one.text for one in spans])
     found = []
     for place, span in enumerate(spans):
         missing = asked_numbers
@@ -150,7 +151,7 @@ def features(
             missing=float(kind is False),
             numbers=len(missing) / max(1, len(asked_numbers)),
             lacks=kind is False and question.kind in NUMERIC,
-            letters=letters[place],
+            letters=letters[place] if letters else 0.0,
         )
         if cosines:
             above = (cosines[place] - mean) / (4 * deviation) if deviation else 0.0

@@ -31,13 +31,7 @@ from whence.quoting.answerability import (
     values_of,
 )
 from whence.quoting.asked import Asked, is_news, read_question
-from whence.quoting.evidence_spans import (
-    Key,
-    Span,
-    all_spans,
-    asked_rows,
-    sentences_of,
-)
+from whence.quoting.evidence_spans import Key, Span, all_spans, asked_rows, sentences_of
 from whence.quoting.identifiers import (
     defines_key,
     names_other_identifier,
@@ -342,7 +336,7 @@ def _weigh(
             ):
                 scores[place] = 0.0
                 order[place] = last
-            elif holds_kind(terms.kind, span.text, terms.text, terms.words.language):
+            elif told[place].kind > 0:
                 order[place] += _HELD
             if cells is not None:
                 said = span.terms | span.above

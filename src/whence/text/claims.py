@@ -112,9 +112,18 @@ def says_nothing(text: str) -> bool:
 
 
 @cache
+def reply_words() -> dict[str, dict[str, str]]:
+    """Return words of replies by kind and language, those of a row parted by blanks or bars."""
+    words: dict[str, dict[str, str]] = json.loads(
+        (resources.files(__package__) / "reply_words.json").read_text("utf-8")
+    )
+    return words
+
+
+@cache
 def _nothing() -> list[tuple[regex.Pattern[str], ...]]:
     """Return for each language its words for documents, for saying, and of negation."""
-    words = json.loads((resources.files(__package__) / "reply_words.json").read_text("utf-8"))
+    words = reply_words()
     denies = {**words["negation"], **words["denies"]}
     return [
         (_any_of(documents), _any_of(words["says"][language]), _any_of(denies[language]))

@@ -7,16 +7,14 @@ than its passage is compared by its numbers, by its names (`names`), and by what
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
-from importlib import resources
 from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 import regex
 
-from whence.text.claims import Claim
+from whence.text.claims import Claim, reply_words
 from whence.text.languages import (
     DEFAULT_LANGUAGE,
     LANGUAGES_BY_SCRIPT,
@@ -433,15 +431,11 @@ def _denies_alike(claim: str, language: str, text: str, other: str) -> bool:
     may deny something else.
     """
     said, have = _marks(claim, language), _marks(text, other)
-    if "negation" in said and not have & _LIMITS and other in _denying_languages():
+    denying = reply_words()["negation"]
+    if "negation" in said and not have & _LIMITS and other in denying:
         return False
     has_clauses = len(list(filter(str.strip, _CLAUSE.split(text)))) > 1
-    return (
-        "negation" not in have
-        or bool(said & _LIMITS)
-        or has_clauses
-        or language not in _denying_languages()
-    )
+    return "negation" not in have or bool(said & _LIMITS) or has_clauses or language not in denying
 
 
 def _day_of(needed: Quantity, have: Sequence[Quantity], around: Sequence[Quantity]) -> bool:
@@ -501,14 +495,8 @@ def _marks(text: str, language: str) -> frozenset[str]:
 
 
 @cache
-def _denying_languages() -> frozenset[str]:
-    words = json.loads((resources.files(__package__) / "reply_words.json").read_text("utf-8"))
-    return frozenset(words["negation"])
-
-
-@cache
 def _phrases(language: str) -> list[tuple[regex.Pattern[str], frozenset[str]]]:
-    words = json.loads((resources.files(__package__) / "reply_words.json").read_text("utf-8"))
+    words = reply_words()
     kinds: dict[str, set[str]] = {}
     for kind in _KINDS:
         for phrase in filter(None, words[kind].get(language, "").split("|")):
