@@ -15,7 +15,7 @@ import json
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -190,20 +190,28 @@ KINDS: tuple[_Kind, ...] = (
 )  # fmt: skip
 
 
+async def indexed(
+    engine: Engine, count: int, seed: int, place: Path
+) -> AsyncIterator[tuple[str, Series]]:
+    """Write records into a folder, index them, and yield each collection with its series."""
+    chance = random.Random(seed)
+    for number in range(count):
+        one = KINDS[number % len(KINDS)](chance, chance.randint(8, 16))
+        folder = place / f"{one.kind}-{number}"
+        for name, text in one.documents.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        await engine.index([folder], collection=f"series-{number}")
+        yield f"series-{number}", one
+
+
 async def measure(count: int, seed: int, home: Path) -> list[tuple[Series, str, str]]:
     """Index each collection, ask its question, and return outcome and answer."""
-    chance = random.Random(seed)
     results: list[tuple[Series, str, str]] = []
     async with Engine(home=home / "whence") as engine:
-        for number in range(count):
-            one = KINDS[number % len(KINDS)](chance, chance.randint(8, 16))
-            folder = home / f"{one.kind}-{number}"
-            for name, text in one.documents.items():
-                path = folder / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-            await engine.index([folder], collection=f"series-{number}")
-            answer = await engine.ask(one.question, collection=f"series-{number}")
+        async for collection, one in indexed(engine, count, seed, home):
+            answer = await engine.ask(one.question, collection=collection)
             cited = [each.document_id for each in answer.citations]
             outcome = "refused"
             if answer.found:
