@@ -111,6 +111,20 @@ def test_questions_are_answered_from_the_right_document_or_refused(
             assert result.json["nearest"][0]["text"].split()[-1] in told.out
 
 
+@pytest.mark.parametrize("name", ["printer.sh", "printer.yaml", "printer.py", "printer.sql"])
+def test_code_is_quoted_as_it_is(served: Any, tmp_path: Path, name: str) -> None:
+    """Settings, scripts and source code: line ends are kept, and a line of `#` or `-` is no heading."""
+    wait = {"printer.sh": "PRINTER_WAIT=20", "printer.sql": "SET PRINTER_WAIT = 20;"}
+    mark = "--" if name.endswith(".sql") else "#"
+    code = f"{mark} Seconds to wait for the printer\n{wait.get(name, 'PRINTER_WAIT: int = 20')}"
+    (tmp_path / name).write_text(f"{code}\n")
+    served("index", tmp_path / name)
+
+    answer = served("ask", "What is PRINTER_WAIT?", "--json").json["answer"]
+
+    assert f"```\n{code}\n```\n[1]" in answer
+
+
 @pytest.mark.parametrize(
     ("text", "query"),
     [

@@ -263,3 +263,18 @@ async def test_current_rules_come_before_old_ones(embedder: LocalEmbedder) -> No
     told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
     assert told is not None
     assert "14 days" in (told.text or "")
+
+
+async def test_code_is_quoted_line_by_line(embedder: LocalEmbedder) -> None:
+    """As a block, with its comments and without joined lines; its fence is longer than one of its own."""
+    code = '# Seconds to wait for a reply of the printer.\nTIMEOUT = 20  # "```" ends it'
+    request = WriteRequest(
+        template_id="document-prompt",
+        query="How many seconds does it wait for the printer?",
+        documents=("The canteen opens at eleven.", code),
+        preformatted=frozenset({2}),
+    )
+    told = [piece async for piece in ExtractiveWriter(embedder).write(request)][-1].result
+
+    assert told is not None
+    assert told.text == f"````\n{code}\n````\n[2]"

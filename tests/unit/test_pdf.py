@@ -517,6 +517,7 @@ def test_a_pdf_without_text(monkeypatch: pytest.MonkeyPatch) -> None:
             read(canvas_pdf(pages))
     assert (read(canvas_pdf([blank])).blocks, read(canvas_pdf([blank])).left_out) == ((), {})
     monkeypatch.setattr(ocr, "is_available", lambda: True)
+    monkeypatch.setattr(ocr, "read_words", lambda picture: [])
     document = read(canvas_pdf([scan, scan]))
     assert (document.blocks, document.left_out) == ((), {"pictures": 2})
 

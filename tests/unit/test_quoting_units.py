@@ -91,6 +91,18 @@ def test_a_long_list_is_offered_in_items() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["# Ports\nhttp = 80", "name: a\n---\nname: b", "| a |\n| b |", "a()\n```\nb()"],
+)
+def test_code_has_no_marks_of_markdown(text: str) -> None:
+    """A comment is no heading, a line of dashes underlines nothing, and a pipe begins no table."""
+    assert {one.kind for one in split_blocks(text)} != {"prose"}
+    blocks = split_blocks(text, is_preformatted=True)
+
+    assert [(text[one.start : one.end], one.kind) for one in blocks] == [(text, "prose")]
+
+
+@pytest.mark.parametrize(
     "lines",
     [
         ("Office: Ida Berg, room 4", "Plumber: Jo Lind"),

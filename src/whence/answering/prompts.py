@@ -169,6 +169,7 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
     names = (
         ("documents", str),
         ("outdated", int),
+        ("preformatted", int),
         ("sections", str),
         ("sources", str),
         ("absent", str),
@@ -182,11 +183,12 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
         if not isinstance(value, list | tuple) or not set(map(type, value)) <= {item}:
             what = "texts" if item is str else "numbers of documents"
             raise BadInput(f"the prompt variable `{name}` must be a list of {what}")
-    documents, outdated, sections, sources, absent, leads, files, dates, searched = map(
-        tuple, lists.values()
+    documents, outdated, preformatted, sections, sources, absent, leads, files, dates, searched = (
+        map(tuple, lists.values())
     )
-    if outdated and not 1 <= min(outdated) <= max(outdated) <= len(documents):
-        raise BadInput("the prompt variable `outdated` must be a list of numbers of documents")
+    for name, numbers in (("outdated", outdated), ("preformatted", preformatted)):
+        if numbers and not 1 <= min(numbers) <= max(numbers) <= len(documents):
+            raise BadInput(f"the prompt variable `{name}` must be a list of numbers of documents")
     for name, texts in (
         ("sections", sections),
         ("sources", sources),
@@ -213,6 +215,7 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
         query=query,
         documents=documents,
         outdated=frozenset(outdated),
+        preformatted=frozenset(preformatted),
         sections=sections,
         sources=sources,
         leads=leads,
@@ -367,6 +370,8 @@ def answer_variables(query: str, passages: Sequence[Passage]) -> dict[str, Any]:
     variables: dict[str, Any] = {"query": query, "documents": [one.text for one in passages]}
     if old := outdated_numbers(query, passages):
         variables["outdated"] = old
+    if code := [n for n, one in enumerate(passages, 1) if one.metadata.get("preformatted") is True]:
+        variables["preformatted"] = code
     sections = [section_of(one) for one in passages]
     if any(sections):
         variables["sections"] = sections

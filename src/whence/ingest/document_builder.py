@@ -38,6 +38,7 @@ def build_document(
     date: str = "",
     left_out: Mapping[str, int] | None = None,
     members: tuple[Member, ...] = (),
+    is_preformatted: bool = False,
 ) -> ParsedDocument:
     """Return the document of a file.
 
@@ -52,12 +53,17 @@ def build_document(
         date: Its own date, ISO 8601.
         left_out: What the loader saw and did not take, by kind in the plural; counts of 0 are left out.
         members: Documents inside it.
+        is_preformatted: Whether its line ends and signs are those of code; it becomes metadata.
     """
     tags = parse_tags(front.values)
     source_url, rest = split_source_url(front.values)
     stated_title = single_line(rest.pop("title", None), "title")
     for name in TAG_NAMES:
         rest.pop(name, None)
+    if encoding:
+        rest["encoding"] = encoding
+    if is_preformatted:
+        rest["preformatted"] = True
     stem = PurePosixPath(file.document_id).stem
     return ParsedDocument(
         document_id=file.document_id,
@@ -69,7 +75,7 @@ def build_document(
         tags=tags,
         source_file=file.document_id,
         source_url=source_url or quote(file.document_id),
-        metadata=validate_metadata(rest if not encoding else rest | {"encoding": encoding}),
+        metadata=validate_metadata(rest),
         places=places,
         date=date,
         encoding=encoding,

@@ -173,6 +173,8 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Texts to answer from, best first; marker `[n]` is the n-th, from 1."""
     outdated: frozenset[int] = frozenset()
     """Numbers of documents that declare themselves out of date."""
+    preformatted: frozenset[int] = frozenset()
+    """Numbers of documents whose line ends and signs are those of code, settings or logs."""
     sections: tuple[str, ...] = ()
     """Titles and headings above each document, from the outermost in; empty when none is known."""
     sources: tuple[str, ...] = ()

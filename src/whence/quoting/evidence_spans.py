@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from whence.models.protocols import WriteRequest
@@ -80,7 +81,8 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
         is_own_title = frozenset(words.of_text(text)) <= titles
         head = 0
         # A text that is its own title is no heading.
-        for unit in _units_below(lead, text, headings) or split_units(text):
+        split = partial(split_units, is_preformatted=number + 1 in request.preformatted)
+        for unit in _units_below(lead, text, headings, split) or split(text):
             for one in _narrowed(text, unit):
                 content = text[one.start : one.end]
                 terms = frozenset(words.of_text(content))
@@ -98,13 +100,15 @@ def all_spans(request: WriteRequest, words: Words) -> list[Span]:
     return spans
 
 
-def _units_below(lead: str, text: str, headings: Sequence[str]) -> list[Unit]:
+def _units_below(
+    lead: str, text: str, headings: Sequence[str], split: Callable[..., list[Unit]]
+) -> list[Unit]:
     """Return the units of a text that continues what its lead begins; the lead is context of the first ones."""
     if not lead:
-        return split_units(text, headings)
+        return split(text, headings)
     offset = len(lead) + 1
     found: dict[tuple[int, int], Unit] = {}
-    for unit in split_units(f"{lead}\n{text}", headings):
+    for unit in split(f"{lead}\n{text}", headings):
         start, end = unit.start - offset, unit.end - offset
         if end <= 0:
             continue

@@ -28,6 +28,7 @@ NOTHING_FOUND = "Nothing was found in the documents that answers this question."
 #: Most words of a term or lead-in that is shown in a path.
 _MAX_PATH_WORDS = 12
 _WORD = re.compile(r"\w+(?:[.'\u2019-]\w+)*")
+_BACKTICKS = re.compile("`+")
 _CODE_SPAN = re.compile(r"(`+[^`]*`+)")
 #: A tag that a text is about; outside of code a reader of Markdown would take it for markup.
 _TAG = re.compile(
@@ -86,7 +87,7 @@ class ExtractiveWriter:
                 )
                 for one in spans
             ]
-            pieces = list(_pieces(spans, request.query, words)) or [NOTHING_FOUND]
+            pieces = list(_pieces(spans, request, words)) or [NOTHING_FOUND]
             score = choice.score if choice else None
             if choice and not spans:
                 best = choice.document + 1
@@ -112,14 +113,15 @@ class ExtractiveWriter:
         """Do nothing: the caller closes the embedder."""
 
 
-def _pieces(spans: tuple[Span, ...], question: str, words: Words) -> Iterator[str]:
+def _pieces(spans: tuple[Span, ...], request: WriteRequest, words: Words) -> Iterator[str]:
     """Yield each span under the path of its headings; a path that the span before had is not repeated."""
     before = ""
-    for number, (span, text) in enumerate(_shown(spans, question, words)):
+    for number, (span, text) in enumerate(_shown(spans, request.query, words)):
         path = _path(span)
         lines = [path, ""] if path and path != before else []
         before = path
-        body = _rendered(text)
+        is_code = span.document + 1 in request.preformatted
+        body = _fenced(text) if is_code else _rendered(text)
         ends_in_block = body.endswith(("```", "~~~", "|"))
         marker = f"[{span.document + 1}]"
         lines += [body, marker] if ends_in_block else [f"{body} {marker}"]
@@ -177,6 +179,13 @@ def _dedented(span: Span) -> str:
     )
     lost = min(indents) - nested
     return "\n".join([first, *(line[lost:] for line in below)]) if lost > 0 else span.text
+
+
+def _fenced(text: str) -> str:
+    """Return code as a block of Markdown, with a fence that the code does not have."""
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _rendered(text: str) -> str:

@@ -86,18 +86,22 @@ class _Line(NamedTuple):
     kind: Literal["blank", "fence", "code", "heading", "table", "rule", "item", "text"]
 
 
-def split_blocks(text: str, headings: Sequence[str] = ()) -> list[Block]:
+def split_blocks(
+    text: str, headings: Sequence[str] = (), *, is_preformatted: bool = False
+) -> list[Block]:
     r"""Cut a text into blocks: in order, not overlapping, with all characters that are not space.
 
     Args:
         text: The text.
         headings: Lines that are headings, though nothing marks them as such.
+        is_preformatted: Whether the text has no marks of Markdown: `#` begins a comment there.
 
     >>> text = "port\n    The port.\n\n- one\n- two"
     >>> [(text[b.start:b.end], b.kind) for b in split_blocks(text)]
     [('port', 'term'), ('The port.', 'prose'), ('- one', 'item'), ('- two', 'item')]
     """
-    lines = _with_first_indent(list(_lines(text, frozenset(headings))))
+    found = _plain_lines(text) if is_preformatted else _lines(text, frozenset(headings))
+    lines = _with_first_indent(list(found))
     blocks: list[Block] = []
     open_kind: str = ""
     for place, line in enumerate(lines):
@@ -182,6 +186,17 @@ def _lines(text: str, headings: frozenset[str]) -> Iterator[_Line]:
         start = end + 1
 
 
+def _plain_lines(text: str) -> Iterator[_Line]:
+    """Yield the lines of code, settings or logs, which have items of lists but no other marks."""
+    start = 0
+    for whole in text.split("\n"):
+        line = whole.rstrip()
+        indent = len(line) - len(line.lstrip())
+        kind: Literal["blank", "item", "text"] = "item" if _ITEM.match(line) else "text"
+        yield _Line(start, start + len(whole), indent, kind if line else "blank")
+        start += len(whole) + 1
+
+
 def _spaces(text: str, start: int, end: int) -> int:
     return len(text[start:end]) - len(text[start:end].lstrip())
 
@@ -197,7 +212,9 @@ class _Node(NamedTuple):
         return self.children[-1].end if self.children else self.block.end
 
 
-def split_units(text: str, headings: Sequence[str] = ()) -> list[Unit]:
+def split_units(
+    text: str, headings: Sequence[str] = (), *, is_preformatted: bool = False
+) -> list[Unit]:
     r"""Return all spans of a text that can be quoted alone, in order of their start, the longer first.
 
     Units may contain one another: a short list is a unit, and so is each of its items. A heading is none. Cost:
@@ -208,7 +225,7 @@ def split_units(text: str, headings: Sequence[str] = ()) -> list[Unit]:
     [('- http is 80', ('Ports:',)), ('- https is 443', ('Ports:',))]
     """
     units: dict[tuple[int, int], Unit] = {}
-    nodes = _tree(split_blocks(text, headings))
+    nodes = _tree(split_blocks(text, headings, is_preformatted=is_preformatted))
     for unit in (*_units(text, nodes, ()), *_sections(text, nodes)):
         units.setdefault((unit.start, unit.end), unit)
     return sorted(units.values(), key=lambda one: (one.start, -one.end))

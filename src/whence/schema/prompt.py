@@ -78,7 +78,8 @@ class PromptRequest(Message, frozen=True, kw_only=True):
     """`extract-concepts` (variable `query`), `complete-question` (`query`, as `documents` the earlier
     questions, oldest first, and as `previous` the last answer), `search-again` (`query`, `documents`, and as
     `searched` former queries) or `document-prompt` (`query`, `documents`, and
-    as `outdated` the numbers, from 1, of those that are out of date, as `sections` the headings above each, as
+    as `outdated` the numbers, from 1, of those that are out of date, as `preformatted` the numbers of those
+    whose line ends are those of code, as `sections` the headings above each, as
     `sources` their ids, versions and dates, as `leads` what stands above them, such as the header of their
     table)."""
     variables: dict[str, Any] = {}

@@ -138,6 +138,7 @@ def load_code(file: SourceFile, data: bytes) -> ParsedDocument:
         encoding=decoded.encoding,
         places=line_places(text, blocks),
         left_out=decoded.left_out,
+        is_preformatted=True,
     )
 
 
@@ -347,6 +348,7 @@ LOADERS = tuple(
         parse_file=load_code,
         module=each.module,
         extra="code",
+        version="2",
     )
     for each in _LANGUAGES
 )

@@ -69,6 +69,7 @@ def load_sql(file: SourceFile, data: bytes) -> ParsedDocument:
         encoding=decoded.encoding,
         places=places,
         left_out=decoded.left_out,
+        is_preformatted=True,
     )
 
 
@@ -140,4 +141,4 @@ def _is_routine(text: str, begin: int, stop: int) -> bool:
     return bool(_ROUTINE.match(text, skip_comments(text, begin, stop), stop))
 
 
-LOADERS = (Loader(name="SQL", suffixes=(".sql",), parse_file=load_sql, is_plain=True),)
+LOADERS = (Loader(name="SQL", suffixes=(".sql",), parse_file=load_sql, is_plain=True, version="2"),)

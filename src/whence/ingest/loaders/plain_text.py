@@ -117,6 +117,7 @@ def load_lines(file: SourceFile, data: bytes) -> ParsedDocument:
         encoding=decoded.encoding,
         left_out=decoded.left_out,
         places=line_places(text, blocks),
+        is_preformatted=True,
     )
 
 
@@ -303,6 +304,7 @@ LOADERS = (
         suffixes=_LINE_SUFFIXES,
         parse_file=load_lines,
         is_plain=True,
+        version="2",
     ),
     Loader(
         name="text",
@@ -310,5 +312,6 @@ LOADERS = (
         parse_file=load_any_text,
         detects_html=True,
         is_plain=True,
+        version="2",
     ),
 )
