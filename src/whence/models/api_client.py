@@ -62,6 +62,8 @@ _SPENT_S: Final = 10.0
 _FAILED: Final = 500
 #: What a server says of texts that are too long.
 TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
+#: So many refused values of parameters are remembered.
+_MOST_REFUSED: Final = 256
 #: Newer names of parameters, sent where a server refuses the former ones.
 _RENAMED: Final = {"max_tokens": "max_completion_tokens"}
 #: Parameter of the addresses of Azure OpenAI, which takes its key in a header of its own.
@@ -115,8 +117,8 @@ class ApiClient:
         self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
         self._query = dict(parse_qsl(parts.query))
-        #: Names of optional parameters that the server refused; they are sent no more.
-        self._refused: set[str] = set()
+        #: Optional parameters that the server refused, with their values; they are sent no more.
+        self._refused: set[tuple[str, str]] = set()
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         #: When the server takes requests again, by the monotonic clock.
@@ -226,11 +228,29 @@ class ApiClient:
 
     def _accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
         newer = {
-            _RENAMED[name]: optional[name]
-            for name in self._refused & _RENAMED.keys() & optional.keys()
+            _RENAMED[name]: value
+            for name, value in optional.items()
+            if name in _RENAMED and self._refuses(name, value)
         }
         all_of_them = {**optional, **newer}
-        return {name: value for name, value in all_of_them.items() if name not in self._refused}
+        return {name: one for name, one in all_of_them.items() if not self._refuses(name, one)}
+
+    def _refuses(self, name: str, value: object) -> bool:
+        # The value of one caller says nothing of the values of others.
+        return (name, repr(value)) in self._refused
+
+    def _remember_refused(self, sent: Mapping[str, Any], detail: str) -> bool:
+        """Remember the parameters that a refusal names; return whether there are any."""
+        named = {(name, repr(value)) for name, value in sent.items() if name in detail}
+        if len(self._refused) >= _MOST_REFUSED:
+            self._refused.clear()
+        self._refused |= named
+        return bool(named)
+
+    def not_taken(self, asked: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of those parameters that the server refuses, under each name that they have."""
+        accepted = self._accepted(asked)
+        return tuple(one for one in asked if not {one, _RENAMED.get(one, one)} & accepted.keys())
 
     def broken(self, what: str) -> Unavailable:
         """Return the error for an unusable answer; one more attempt is made."""
@@ -427,8 +447,7 @@ class ApiClient:
                 f"the {self._service} at {self.address} refused: {reason}",
                 hint=f"check {named}the address and the name of the model",
             )
-        if refused := {name for name in self._accepted(optional) if name in detail}:
-            self._refused |= refused
+        if self._remember_refused(optional, detail):
             raise _Transient(reason, 0.0)
         wrong = ServerRefused if self._endpoint.role == "writer" else BadInput
         raise wrong(

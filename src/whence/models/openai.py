@@ -137,6 +137,7 @@ class OpenAIWriter(ServedModel):
                 thinking=reply.thinking,
                 cut=_CUTS.get(reply.finish, ""),
                 refused=reply.refusal(self._client.address),
+                not_taken=self._client.not_taken(_asked_for(request)),
             )
         )
 
@@ -178,7 +179,9 @@ class OpenAIWriter(ServedModel):
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         body: dict[str, Any] = {"model": self._name, "messages": messages, "stream": True}
-        body |= self._options.extra
+        body |= {
+            name: one for name, one in self._options.extra.items() if name not in request.sampling
+        }
         optional = {**self._parameters(request), "stream_options": {"include_usage": True}}
         optional = {name: value for name, value in optional.items() if name not in body}
         async with self._client.stream("/chat/completions", body, optional) as response:
@@ -201,6 +204,7 @@ class OpenAIWriter(ServedModel):
             else request.temperature,
             "max_tokens": request.max_tokens or options.max_tokens,
             "seed": options.seed,
+            **request.sampling,
         }
         return {name: value for name, value in given.items() if value is not None}
 
@@ -329,6 +333,12 @@ async def _server_sent_events(response: httpx.Response) -> AsyncIterator[str]:
         for line in lines:
             if line.startswith(b"data:") and line[5:].strip():
                 yield line[5:].strip().decode("utf-8", "replace")
+
+
+def _asked_for(request: WriteRequest) -> dict[str, Any]:
+    """Return the parameters that a request, not the settings, states."""
+    own = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+    return {name: one for name, one in own.items() if one is not None} | dict(request.sampling)
 
 
 def _choice(event: dict[str, Any]) -> dict[str, Any]:

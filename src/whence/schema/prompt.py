@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -67,6 +67,33 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Why the text may not be whole, a clause; empty for a whole one."""
     refused: str = ""
     """Why the model or its server declined to answer, a sentence; empty when it did not."""
+    not_taken: tuple[str, ...] = ()
+    """Parameters of the request that the server refuses; the text was written without them."""
+
+
+_Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+
+
+class Sampling(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Parameters of a language model beside temperature and most tokens, in the words of OpenAI's API.
+
+    None leaves one to the writer. A server that refuses one by name is asked without it.
+    """
+
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    """Equal seeds give equal texts, where the server can do that."""
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    """Share of the probability that words are chosen from."""
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=16)] | None = None
+    """Text, or texts, before which the answer ends."""
+    presence_penalty: _Penalty | None = None
+    """Above 0, words that were written become less likely; -2 to 2."""
+    frequency_penalty: _Penalty | None = None
+    """As `presence_penalty`, for each time that a word was written."""
+    reasoning_effort: str | None = None
+    """How long a model thinks, such as `low`."""
 
 
 class PromptRequest(Message, frozen=True, kw_only=True):
