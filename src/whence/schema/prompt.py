@@ -71,6 +71,9 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Parameters of the request that the server refuses; the text was written without them."""
 
 
+_Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Texts = Annotated[list[str], msgspec.Meta(max_length=16)]
 _Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 
 
@@ -82,18 +85,28 @@ class Sampling(
     None leaves one to the writer. A server that refuses one by name is asked without it.
     """
 
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    """Equal seeds give equal texts, where the server can do that."""
-    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    """Share of the probability that words are chosen from."""
-    stop: str | Annotated[list[str], msgspec.Meta(max_length=16)] | None = None
-    """Text, or texts, before which the answer ends."""
-    presence_penalty: _Penalty | None = None
-    """Above 0, words that were written become less likely; -2 to 2."""
-    frequency_penalty: _Penalty | None = None
-    """As `presence_penalty`, for each time that a word was written."""
-    reasoning_effort: str | None = None
-    """How long a model thinks, such as `low`."""
+    seed: Annotated[
+        _Seed | None,
+        msgspec.Meta(description="Equal seeds give equal texts, where the server can do that."),
+    ] = None
+    top_p: Annotated[
+        _Share | None,
+        msgspec.Meta(description="Share of the probability of the words chosen from."),
+    ] = None
+    stop: Annotated[
+        str | _Texts | None,
+        msgspec.Meta(description="Text, or texts, before which the answer ends."),
+    ] = None
+    presence_penalty: Annotated[
+        _Penalty | None,
+        msgspec.Meta(description="Above 0, words that were written become less likely."),
+    ] = None
+    frequency_penalty: Annotated[
+        _Penalty | None, msgspec.Meta(description="The same for each time that a word was written.")
+    ] = None
+    reasoning_effort: Annotated[
+        str | None, msgspec.Meta(description="How long a model thinks, such as `low`.")
+    ] = None
 
 
 class PromptRequest(Message, frozen=True, kw_only=True):
