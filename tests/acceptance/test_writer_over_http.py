@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.chat_replies import FERRY, QUESTION, SAID, SENT, chat, error, stream, text
+from tests.support.chat_replies import FERRY, FORMS, QUESTION, SAID, SENT, chat, error, stream, text
 from tests.support.model_server import Answer, Server
 from tests.support.serving import Gateway, serving
 
@@ -113,6 +113,17 @@ def test_an_answer_is_clean_on_every_surface(asked: Asked, sent: tuple[Any, ...]
     assert "Ilse Brandt" in pieces
     for left_out in LEFT_OUT:
         assert left_out not in pieces
+
+
+@pytest.mark.parametrize("said", FORMS.values(), ids=FORMS)
+def test_an_answer_is_read_in_every_form_on_every_surface(asked: Asked, said: Answer) -> None:
+    """What differs between servers is not seen, whole and streamed."""
+    pieces, last = asked.live(said)
+    streamed, finish = asked.live_chat(said)
+
+    assert asked.plain(said).json()["answer"] == last["answer"] == pieces == SAID
+    assert asked.chat(said)["choices"][0]["message"]["content"] == streamed == SAID
+    assert finish == "stop"
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ _BUSY = frozenset({408, 409, 425, 429})
 _LIMITED: Final = frozenset({402, 403, 429})
 #: A shorter wait renews no limit of an hour or more.
 _LEAST_OF_PERIOD_S: Final = 60.0
+#: So long at most a server that asks for a wait is sent nothing; the limit may have been raised since.
+_MOST_HOLD_S: Final = 60.0
 #: So long no request is made after such a limit.
 _SPENT_S: Final = 10.0
 _FAILED: Final = 500
@@ -66,6 +68,7 @@ TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.
 _MOST_REFUSED: Final = 256
 #: Newer names of parameters, sent where a server refuses the former ones.
 _RENAMED: Final = {"max_tokens": "max_completion_tokens"}
+_VERSION: Final = re.compile(r"/v\d\w*\Z")
 #: Parameter of the addresses of Azure OpenAI, which takes its key in a header of its own.
 _AZURE: Final = "api-version"
 
@@ -420,7 +423,8 @@ class ApiClient:
     ) -> None:
         asked = requested_wait_s(headers, time.time(), refused=status == 429)
         if asked is not None:
-            self._ready_at = max(self._ready_at, time.monotonic() + asked)
+            hold_s = min(asked, _MOST_HOLD_S)
+            self._ready_at = max(self._ready_at, time.monotonic() + hold_s)
         if status < 300:
             return
         if status < 400:
@@ -442,10 +446,8 @@ class ApiClient:
             raise _Transient(reason, asked)
         if status in _REFUSED | _NOT_SERVED:
             kind = NotServed if status in _NOT_SERVED else ServerRefused
-            named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
             raise kind(
-                f"the {self._service} at {self.address} refused: {reason}",
-                hint=f"check {named}the address and the name of the model",
+                f"the {self._service} at {self.address} refused: {reason}", hint=self._look_after()
             )
         if self._remember_refused(optional, detail):
             raise _Transient(reason, 0.0)
@@ -454,6 +456,13 @@ class ApiClient:
             f"the {self._service} at {self.address} finds the request wrong: {reason}",
             hint="check the name of the model and the length of the texts",
         )
+
+    def _look_after(self) -> str:
+        """Return a hint about the key, the address and the model."""
+        named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
+        is_usual = self._endpoint.role != "writer" or self._query or _VERSION.search(self.address)
+        more = "" if is_usual else "; the address usually ends in /v1"
+        return f"check {named}the address and the name of the model{more}"
 
     def _without_key(self, text: str) -> str:
         secrets = [self._endpoint.key or ""]
