@@ -1,11 +1,15 @@
 """Count false claims that the check of support marks, and true sentences that it marks wrongly.
 
     python -m benchmarks.support [--home FOLDER] [--only SET...] [--claims N] [--seed N] [--verbose]
+    python -m benchmarks.support --unmarked [--home FOLDER] [--only SET...] [--claims N] [--seed N]
     python -m benchmarks.support --across [--verbose]
 
 Claims are made by rule from sentences of documentation that no rule or constant of the check was chosen on: one
 number, unit, name, negation or quantifier is changed. True ones are sentences as they are, with an opening,
 numbers in words, or a clause less.
+
+With `--unmarked` the same claims cite nothing: how many are attributed to their own passage, or to one of the
+five others that share most words with them; true ones also where their own passage is left out.
 
 With `--across` the claims of `claims_across.json` are judged, in other languages than their passages: the rules
 of `whence.text.names` were chosen on those under `chosen`. Those under `judged` were written before the rules,
@@ -21,7 +25,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.answers.sets import OutOfReach, fetch, read_sets
@@ -38,6 +42,8 @@ _VERB = re.compile(
 )
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b")
 _PASSAGE_CHARS = 1200
+#: Passages among which the nearest ones are looked for, and how many of these are given.
+_TEXTS, _OTHERS = 600, 5
 _ACROSS = Path(__file__).with_name("claims_across.json")
 
 
@@ -174,6 +180,22 @@ def is_marked(claim: str, passage: str) -> bool:
     return not Check(claim).supports(first, [Source(passage)])
 
 
+def count_attributed(made: list[tuple[str, str, str, str]], texts: list[str], *, own: bool) -> int:
+    """Return how many claims are attributed to a passage; `own` is whether theirs is among these."""
+    sources = {one: Source(one) for one in texts}
+    found = 0
+    for _, said, _, passage in made:
+        terms = Source(said).terms
+        others = sorted(
+            (one for one in texts if one != passage),
+            key=lambda one: (-len(terms & sources[one].terms), one),
+        )
+        given = [*([passage] if own else []), *others[:_OTHERS]]
+        claim = read_claims(said)[0]
+        found += Check(said).attributed(claim, [Source(one) for one in given]) is not None
+    return found
+
+
 def judge_across(half: str) -> tuple[int, int, int, int, list[str]]:
     """Return how many false and true claims are marked, each with their number, and those judged wrongly."""
     groups = json.loads(_ACROSS.read_text("utf-8"))[half]
@@ -202,6 +224,32 @@ def print_across(*, verbose: bool) -> None:
             print(f"- {one}")
 
 
+def sentences_of(names: Sequence[str], home: Path) -> list[tuple[str, str]]:
+    """Return the passages of some documentation sets with their sentences."""
+    found = []
+    for one in read_sets():
+        if one.name in names:
+            try:
+                folder = fetch(one, home)
+            except OutOfReach as reason:
+                print(f"{one.name}: left out: {reason}", file=sys.stderr)
+                continue
+            found += [(text, said) for text, all_of in passages(folder) for said in all_of]
+    return found
+
+
+def print_attributed(
+    name: str, made: list[tuple[str, str, str, str]], found: list[tuple[str, str]], seed: int
+) -> None:
+    """Print how many claims without a marker are attributed."""
+    every = sorted({text for text, _ in found})
+    texts = random.Random(seed).sample(every, min(_TEXTS, len(every)))
+    for own in (True, False) if name == "true" else (True,):
+        given = "their own passage given" if own else "it is left out"
+        attributed = count_attributed(made, texts, own=own)
+        print(f"{name}, {given}: {attributed} of {len(made)} are attributed")
+
+
 def main() -> int:
     """Make claims, check them, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -213,26 +261,22 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print what is judged wrongly")
+    parser.add_argument("--unmarked", action="store_true", help="claims that cite nothing")
     parser.add_argument("--across", action="store_true", help="claims in other languages")
     options = parser.parse_args()
     if options.across:
         print_across(verbose=options.verbose)
         return 0
-    found = []
-    for one in read_sets():
-        if one.name in options.only:
-            try:
-                folder = fetch(one, options.home)
-            except OutOfReach as reason:
-                print(f"{one.name}: left out: {reason}", file=sys.stderr)
-                continue
-            found += [(text, said) for text, all_of in passages(folder) for said in all_of]
+    found = sentences_of(options.only, options.home)
     chance = random.Random(options.seed)
     for name, kinds, count in (
         ("false", FALSE, options.claims),
         ("true", TRUE, options.claims * 10 // 3),
     ):
         made = claims(kinds, found, count, chance)
+        if options.unmarked:
+            print_attributed(name, made, found, options.seed)
+            continue
         marked = [is_marked(one[1], one[3]) for one in made]
         print(f"{name}: {sum(marked)} of {len(made)} are marked")
         for kind in kinds:

@@ -18,7 +18,7 @@ from whence.schema.document_rag import BestPassage, Citation, Refusal, RefusalCo
 from whence.schema.passages import Passage
 from whence.schema.prompt import PromptResult, Quote
 from whence.text.claims import Claim, read_claims, says_nothing
-from whence.text.support import Check, Source
+from whence.text.support import WORD_FOR_WORD, Check, Source
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True):
@@ -41,8 +41,8 @@ class CheckedAnswer(msgspec.Struct, frozen=True):
 def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> CheckedAnswer:
     """Compare each sentence of an answer with the passages that it cites.
 
-    A sentence without a marker is held to the next marker of its paragraph, else to any passage that has its
-    words and numbers in one sentence.
+    A sentence without a marker is held to the next marker of its paragraph, else to the passage that supports
+    it in most of its words.
 
     Args:
         text: The answer, whose markers all name one of the passages.
@@ -61,7 +61,8 @@ def check_answer(text: str, passages: Sequence[Passage], question: str = "") -> 
         markers = claim.markers or _markers_below(text, claims, place)
         cited = [sources[one - 1] for one in markers if 1 <= one <= len(passages)]
         # What a passage says word for word about documents is an answer.
-        nothing.append(says_nothing(claim.text) and not check.attributed(claim, cited))
+        said = says_nothing(claim.text)
+        nothing.append(said and not check.attributed(claim, cited, WORD_FOR_WORD))
         for marker in claim.markers:
             found = (
                 sources[marker - 1].nearest(claim, _LEAST_OF_QUOTE)

@@ -164,17 +164,29 @@ def names_other_identifier(asked: Iterable[Identifier], scopes: Sequence[str]) -
 
 
 def names_value(asked: Identifier, scopes: Iterable[str]) -> bool:
-    """Return whether one of the texts has a value, or a value of which it is a part.
+    """Return whether one of the texts has a value, or a value of which it is a part; dates have none.
 
     >>> asked = Identifier("harbour", "4.1")
     >>> names_value(asked, ["Repaired", "notes/4.1.2.txt"]), names_value(asked, ["Harbour 0.41"])
     (True, False)
+    >>> names_value(Identifier("harbour", "29"), ["notes.txt, 2026-11-29"])
+    False
     """
     pattern = re.escape(asked.value)
     if asked.value.isdecimal():
         pattern = f"0*{re.escape(without_zeros(asked.value))}"
     exact = re.compile(rf"(?<![\d.]){pattern}(?!\d)", re.IGNORECASE)
-    return any(exact.search(scope) or in_range(asked.value, ranges_of(scope)) for scope in scopes)
+    return any(
+        exact.search(_without_dates(scope)) or in_range(asked.value, ranges_of(scope))
+        for scope in scopes
+    )
+
+
+def _without_dates(text: str) -> str:
+    for one in _identifiers_in(text):
+        if one.identifier.name == "date":
+            text = text[: one.start] + " " * (one.end - one.start) + text[one.end :]
+    return text
 
 
 def without_zeros(value: str) -> str:

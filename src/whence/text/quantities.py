@@ -20,7 +20,8 @@ from whence.text.scripts import TOUCHING, UNSPACED
 from whence.text.values import find_values, month_number
 
 _NUMBER: Final = regex.compile(
-    rf"(?<!{TOUCHING})(?<![.,:])(?:\d{{1,3}}(?:,\d{{3}})+(?![\d,])|\d+(?:[.:]\d+)*)", regex.V1
+    rf"(?<!{TOUCHING})(?<![.,:])(?:\d{{1,3}}(?:(?:,\d{{3}})+|(?:_\d{{3}})+)(?![\d,_])|\d+(?:[.:]\d+)*)",
+    regex.V1,
 )
 #: Numbers in characters of China, up to ten thousands.
 _HAN_NUMBER: Final = regex.compile(r"[\u3007一二两三四五六七八九十百千万]+")
@@ -101,8 +102,10 @@ def quantities(text: str, languages: Sequence[str]) -> list[Quantity]:
         text: Any text.
         languages: Languages whose words count beside the English ones.
 
-    >>> [(*one.forms, one.unit) for one in quantities("thirty-five days, \u20ac1,200.50 or 20%", ["english"])]
+    >>> [(*one.forms, one.unit) for one in quantities("thirty-five days, \u20ac1,200.50, 20%", ["english"])]
     [('35', 'day'), ('1200.5', 'eur'), ('20', 'percent')]
+    >>> [one.forms for one in quantities("1_000 of 2_500_000", ["english"])]
+    [('1000',), ('2500000',)]
     """
     known = tuple(dict.fromkeys((*languages, "english")))
     plain = clean(text)
@@ -124,7 +127,7 @@ def quantities(text: str, languages: Sequence[str]) -> list[Quantity]:
     for match in _NUMBER.finditer(text):
         if not any(start < match.end() and match.start() < end for start, end in taken):
             unit = _unit(text, *match.span(), known)
-            form = _plain_form(match[0].replace(",", ""))
+            form = _plain_form(match[0].replace(",", "").replace("_", ""))
             found.append(Quantity((form,), unit, False, *match.span()))
     for match in _HAN_NUMBER.finditer(text):
         # Without a unit these characters are parts of words.
