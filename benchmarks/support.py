@@ -13,7 +13,8 @@ five others that share most words with them; true ones also where their own pass
 
 With `--across` the claims of `claims_across.json` are judged, in other languages than their passages: the rules
 of `whence.text.names` were chosen on those under `chosen`. Those under `judged` were written before the rules,
-those under `later` after them; a few rules were changed after each was read once.
+those under `later` after them; a few rules were changed after each was read once. Those about letters and codes
+were written before their rules; the counts under `letters judged` were seen thrice, its sentences never.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ def judge_across(half: str) -> tuple[int, int, int, int, list[str]]:
 
 def print_across(*, verbose: bool) -> None:
     """Print what was chosen on, what was judged and what was written later."""
-    for half in ("chosen", "judged", "later"):
+    for half in ("chosen", "judged", "later", "letters chosen", "letters judged"):
         false, of_false, true, of_true, wrong = judge_across(half)
         print(f"{half}: {false} of {of_false} false and {true} of {of_true} true ones are marked")
         for one in wrong if verbose else ():

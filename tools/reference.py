@@ -224,6 +224,9 @@ def struct(cls: type[Any]) -> Iterator[str]:
     docs = sentences(cls)
     rows = []
     for field in msgspec.structs.fields(cls):
+        if field.name not in docs and typing.get_args(field.type):
+            rows.append(body_field(field))
+            continue
         required = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
         default = "required" if required else f"`{shown_default(field)}`"
         rows.append(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.support.chat_replies import FERRY, QUESTION, SAID, SENT, chat, error, stream, text
+from tests.support.chat_replies import FERRY, FORMS, QUESTION, SAID, SENT, chat, error, stream, text
 from tests.support.model_server import Answer, Server
 from tests.support.serving import Gateway, serving
 
@@ -115,6 +115,17 @@ def test_an_answer_is_clean_on_every_surface(asked: Asked, sent: tuple[Any, ...]
         assert left_out not in pieces
 
 
+@pytest.mark.parametrize("said", FORMS.values(), ids=FORMS)
+def test_an_answer_is_read_in_every_form_on_every_surface(asked: Asked, said: Answer) -> None:
+    """What differs between servers is not seen, whole and streamed."""
+    pieces, last = asked.live(said)
+    streamed, finish = asked.live_chat(said)
+
+    assert asked.plain(said).json()["answer"] == last["answer"] == pieces == SAID
+    assert asked.chat(said)["choices"][0]["message"]["content"] == streamed == SAID
+    assert finish == "stop"
+
+
 @pytest.mark.parametrize(
     ("said", "cut"),
     [(text(SAID, finish="length"), True), (text(SAID, finish=None, done=False), True), (text(SAID), False)],
@@ -188,3 +199,41 @@ def test_limits_of_a_chat_reach_the_model(asked: Asked) -> None:
 
     assert (body["max_tokens"], body["temperature"]) == (77, 0.5)
     assert "Write like a clerk." in body["messages"][0]["content"]
+
+
+SAMPLING: dict[str, Any] = {"seed": 7, "top_p": 0.5, "stop": ["END"], "presence_penalty": 0.25}
+
+
+def test_sampling_reaches_the_model(asked: Asked) -> None:
+    """The parameters of a chat, and those of `/v1/ask`, are sent on."""
+    document = asked.chat(text(SAID), **SAMPLING)
+    (chatted,) = asked.script.bodies
+    asked.plain(text(SAID), writer_sampling=SAMPLING)
+    (plain,) = asked.script.bodies
+
+    for body in (chatted, plain):
+        assert {name: body.get(name) for name in SAMPLING} == SAMPLING
+    assert document["whence"]["notes"] == document["whence"]["degraded"] == []
+
+
+def test_a_parameter_that_the_server_refuses_is_noted(
+    asked: Asked, running: tuple[Gateway, Script], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer comes without it and says so; another value of it is tried again."""
+    _, script = running
+
+    def respond(path: str, body: dict[str, Any]) -> Answer:
+        script.bodies.append(body)
+        wrong = body.get("top_p") == 0
+        return error(400, "top_p must be in (0, 1], got 0") if wrong else text(SAID)
+
+    monkeypatch.setattr(Script, "__call__", lambda _, path, body: respond(path, body))
+    refused = asked.chat(text(SAID), top_p=0, seed=3)
+    taken = asked.chat(text(SAID), top_p=0.3)
+
+    (fault,) = refused["whence"]["degraded"]
+    assert fault["code"] == "parameter_not_taken"
+    assert fault["reason"].endswith("does not take top_p")
+    assert refused["choices"][0]["message"]["content"] == SAID
+    assert taken["whence"]["degraded"] == []
+    assert script.bodies[-1]["top_p"] == 0.3

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.chat_replies import FERRY, QUESTION, SAID, SENT, chat, error, stream, text
+from tests.support.chat_replies import FERRY, FORMS, QUESTION, SAID, SENT, chat, error, stream, text
 from tests.support.model_server import Answer, Respond, Server
 
 
@@ -65,6 +65,39 @@ def test_an_answer_is_clean_however_it_is_sent(ask: Any, sent: tuple[Any, ...]) 
             "analysis",
         ):
             assert left_out not in shown
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("answer", FORMS.values(), ids=FORMS)
+def test_an_answer_is_read_in_every_form(ask: Any, answer: Answer) -> None:
+    """Ends of lines, declared types and odd fields of a body change nothing; one request is paid."""
+    whole, bodies = ask(answer, "--json")
+
+    assert (whole.code, len(bodies)) == (0, 1), whole.err
+    assert whole.json["answer"] == SAID
+    assert whole.json["degraded"] == []
+
+
+@pytest.mark.models
+@pytest.mark.parametrize(
+    ("answer", "words", "requests"),
+    [
+        ((200, {"content-type": "text/html"}, b"<!DOCTYPE html><p>Log in</p>"), "a page of HTML", 1),
+        ((200, {"content-type": "text/event-stream"}, b"<html>\nLog in</html>"), "a page of HTML", 1),
+        ((200, {}, b'{"detail": "Not authenticated"}'), "Not authenticated", 2),
+        ((200, {}, b'{"code": 1113, "msg": "No balance"}'), "No balance", 2),
+        ((200, {"content-type": "text/event-stream"}, b'error: {"message": "slot lost"}\n\n'), "slot lost", 2),
+        ((200, {"content-type": "text/event-stream"}, b'event: error\ndata: {"message": "overload"}\n\n'), "overload", 2),
+        ((200, {}, b""), "ended before any text came", 2),
+    ],
+    ids=["page", "page as events", "detail", "code", "line of error", "event of error", "nothing"],
+)  # fmt: skip
+def test_what_is_no_answer_is_said(ask: Any, answer: Answer, words: str, requests: int) -> None:
+    """The error has the words of the server, or names what it sent."""
+    result, bodies = ask(answer)
+
+    assert (result.code, len(bodies)) == (4, requests)
+    assert words in " ".join(result.err.split())
 
 
 #: What may stand behind other text, not only around all of it.
@@ -207,10 +240,11 @@ def test_a_model_that_declines_is_a_refusal(ask: Any, answer: Answer) -> None:
     [
         (text(SAID, finish="length"), True),
         (text(SAID, finish=None, done=False), True),
+        (text(SAID, finish="error"), True),
         (text(SAID, finish=None), False),
         (text(SAID), False),
     ],
-    ids=["length", "no end", "no reason", "whole"],
+    ids=["length", "no end", "error", "no reason", "whole"],
 )
 def test_a_cut_answer_says_so(ask: Any, answer: Answer, cut: bool) -> None:
     """The text is kept, and `degraded` says that it may not be whole."""

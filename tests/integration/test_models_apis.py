@@ -19,12 +19,13 @@ import pytest
 from tests.support.model_server import Answer, Server, in_turn, ok
 
 from whence.broker.transport import RetryPolicy
+from whence.models import api_client
 from whence.models.api_embedder import CohereEmbedder
 from whence.models.endpoints import Endpoint, endpoint_of, ollama_url
 from whence.models.factory import ModelSettings
 from whence.models.openai import OpenAIEmbedder, OpenAIWriter
 from whence.models.protocols import WritePiece, WriteRequest
-from whence.schema.errors import BadInput, ConfigError, PromptTooLong, Unavailable
+from whence.schema.errors import BadInput, ConfigError, PromptTooLong, Unavailable, WhenceError
 from whence.schema.time_limit import WORK_ENDS
 
 KEY = "sk-very-secret-0123"
@@ -154,6 +155,32 @@ async def test_rate_limits_are_kept(headers: dict[str, str], least: float) -> No
 
     assert waited >= least
     assert len(server.requests) == 2
+
+
+async def test_a_wait_without_end_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that asks for hours is asked again after a minute: it may have been restarted since."""
+    monkeypatch.setattr(api_client, "_MOST_HOLD_S", 0.2)
+    date = "Fri, 01 Jan 2100 00:00:00 GMT"
+    with Server(in_turn((429, {"retry-after": date}, b"{}"), openai_embeddings)) as server:
+        embedder = OpenAIEmbedder("m", at(server.url))
+        with pytest.raises(Unavailable) as raised:
+            await embedder.embed(["text"])
+        assert (raised.value.retry_after_s or 0.0) > 1e6
+        assert (await embedder.embed(["text"])).shape == (1, 3)
+        await embedder.aclose()
+
+
+@pytest.mark.parametrize(("path", "said"), [("", True), ("/v1", False)])
+async def test_a_missing_version_is_suggested(path: str, said: bool) -> None:
+    """Where a server knows no such path, the hint says how its address usually ends."""
+    with Server(in_turn((404, {}, b"not found"))) as server:
+        writer = OpenAIWriter("m", Endpoint(url=server.url + path, role="writer"))
+        with pytest.raises(WhenceError) as raised:
+            async for _ in writer.write(WriteRequest(template_id="t", query="q")):
+                pass
+        await writer.aclose()
+
+    assert ("/v1" in raised.value.hint) is said
 
 
 async def test_a_spent_limit_is_waited_for() -> None:

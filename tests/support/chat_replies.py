@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -86,3 +87,36 @@ SENT = {
     "half a character": (SAID, "\ud83d"),
     "halves of a character": ("<think>\ud83d", "\ude00</think>", SAID),
 }
+
+
+def _raw(lines: bytes, kind: str = "text/event-stream") -> Answer:
+    return 200, {"content-type": kind}, lines
+
+
+_EVENTS = text(SAID[:9], SAID[9:])[2]
+_OBJECT = {"choices": [{"message": {"content": SAID}, "finish_reason": "stop"}]}
+_WHOLE = json.dumps(_OBJECT).encode()
+_PIECE = json.dumps({"choices": [{"delta": {"content": SAID}, "finish_reason": "stop"}]}).encode()
+#: The same answer, in bodies of other forms than the usual one.
+FORMS = {
+    "line feeds alone": _raw(_EVENTS.replace(b"\n\n", b"\n")),
+    "carriage returns": _raw(_EVENTS.replace(b"\n", b"\r")),
+    "both": _raw(_EVENTS.replace(b"\n", b"\r\n")),
+    "no space": _raw(_EVENTS.replace(b"data: ", b"data:")),
+    "comments and ids": _raw(b": wait\n\n" + _EVENTS.replace(b"data:", b"event: message\nid: 1\ndata:")),
+    "byte order mark": _raw(b"\xef\xbb\xbf" + _EVENTS),
+    "data of several lines": _raw(b"data: " + _PIECE.replace(b": [", b":\ndata: [") + b"\n\n"),
+    "no last line end": _raw(b"data: " + _PIECE),
+    "events as JSON": _raw(_EVENTS, "application/json"),
+    "events as text": _raw(_EVENTS, "text/plain"),
+    "JSON as events": _raw(_WHOLE),
+    "JSON on several lines": _raw(json.dumps(_OBJECT, indent=1).encode()),
+    "JSON with a mark": _raw(b"\xef\xbb\xbf" + _WHOLE, "application/json"),
+    "a line each": _raw(_EVENTS.replace(b"data: ", b"").replace(b"[DONE]", b""), "application/x-ndjson"),
+    "compressed": (200, {"content-type": "text/event-stream", "content-encoding": "gzip"}, gzip.compress(_EVENTS)),
+    "whole text again": _raw(
+        _EVENTS.replace(b'"delta": {}', b'"delta": {}, "message": {"content": "again"}')
+    ),
+    "another answer": _raw(b'data: {"choices": [{"index": 1, "delta": {"content": "no"}}]}\n\n' + _EVENTS),
+    "counts below zero": _raw(b'data: {"usage": {"prompt_tokens": -1, "completion_tokens": -1}}\n\n' + _EVENTS),
+}  # fmt: skip

@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 from tests.support.gateway import FINANCE, SECRET, StubEngine, client_of
 
-from whence.schema import Access, Citation
+from whence.schema import Access, Citation, Degradation
 from whence.schema.errors import DeadlineExceeded, Unavailable, WhenceError
+from whence.schema.prompt import Sampling
 
 HEAD = {"Authorization": f"Bearer {SECRET}"}
 CHAT = "/v1/chat/completions"
@@ -42,9 +43,9 @@ def chunks_of(text: str) -> list[Any]:
 
 
 async def test_an_answer_is_that_of_ask(http: httpx.AsyncClient, engine: StubEngine) -> None:
-    """Text, citations and options are those of `/v1/ask`; unknown fields of the request are ignored."""
+    """Text, citations and options are those of `/v1/ask`; fields about the caller's account are not noted."""
     engine.citations = (Citation(marker=1, chunk_id="c", document_id="a b.md", quote="days"),)
-    unknown = {"user": "u", "chat_id": "7", "stop": ["x"]}
+    unknown = {"user": "u", "metadata": {"a": "b"}, "n": 1, "logprobs": False}
     body = {"model": "wiki", "messages": ASKED, "whence": {"doc_limit": 3}, **unknown}
     told = (await http.post(CHAT, json=body)).json()
     first = engine.asked[-1]
@@ -68,6 +69,39 @@ async def test_limits_of_the_writer_are_passed_on(
         assert (await http.post(CHAT, json=body)).status_code == 200
         asked = engine.asked[-1]
         assert (asked["writer_temperature"], asked["writer_max_tokens"]) == (0.5, 30)
+
+
+async def test_sampling_is_passed_on(http: httpx.AsyncClient, engine: StubEngine) -> None:
+    """What a language model can honour reaches the question."""
+    sampling = {"seed": 7, "top_p": 0.5, "stop": ["x"], "presence_penalty": 1.0}
+    body = {"model": "wiki", "messages": ASKED, **sampling}
+    assert (await http.post(CHAT, json=body)).json()["whence"]["notes"] == []
+    assert engine.asked[-1]["writer_sampling"] == Sampling(**sampling)
+
+
+async def test_parameters_without_a_model_are_noted(
+    http: httpx.AsyncClient, engine: StubEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer made of quotes says what had no effect, whole and streaming."""
+
+    async def quoted(asked: Any) -> Any:
+        fault = Degradation(stage="prompt", reason="-", code="no_language_model")
+        return replace(await StubEngine._ask(engine, asked), degraded=(fault,))
+
+    monkeypatch.setattr(engine, "_ask", quoted)
+    body = {"model": "wiki", "messages": ASKED, "seed": 7, "temperature": 0.5}
+    (note,) = (await http.post(CHAT, json=body)).json()["whence"]["notes"]
+    assert note.endswith(": temperature, seed")
+    chunks = chunks_of((await http.post(CHAT, json=body | {"stream": True})).text)
+    assert chunks[-1]["whence"]["notes"] == [note]
+
+
+async def test_ignored_fields_are_noted(http: httpx.AsyncClient) -> None:
+    """A note names each field without effect; those that ask for nothing are not named."""
+    ignored = {"logit_bias": {"5": 1}, "logprobs": True, "top_k": 3, "chat_id": "7"}
+    body = {"model": "wiki", "messages": ASKED, **ignored, "top_logprobs": None, "functions": []}
+    told = (await http.post(CHAT, json=body)).json()
+    assert told["whence"]["notes"] == [f"ignored: {', '.join(ignored)}"]
 
 
 async def test_tokens_are_counted(http: httpx.AsyncClient) -> None:
@@ -105,7 +139,7 @@ async def test_the_conversation_is_the_history(http: httpx.AsyncClient, engine: 
     assert engine.asked[-1]["history"] == ("How long?",)
     assert engine.asked[-1]["answer_instructions"] == "Speak like a pirate."
     tools, other = told["whence"]["notes"]
-    assert tools.startswith("tools are ignored")
+    assert tools == "ignored: tools"
     assert "other than text" in other
 
 
@@ -235,6 +269,16 @@ async def test_rights_of_a_chat(http: httpx.AsyncClient, engine: StubEngine) -> 
         ({"messages": "hi"}, "messages"),
         ({"model": 7}, "model"),
         ({"n": 2}, "n"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"top_p": 2}, "top_p"),
+        ({"seed": "7"}, "seed"),
+        ({"stop": {"x": 1}}, "stop"),
+        ({"presence_penalty": 3}, "presence_penalty"),
         ({"whence": {"question": "x"}}, "whence"),
         ({"whence": {"doc_limmit": 3}}, None),
     ],

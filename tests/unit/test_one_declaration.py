@@ -52,7 +52,8 @@ EXCEPTIONS = {
     ),
     "what goes to the process that reads documents": ("passwords",),
     "settings of the writer, which a question may state, too": (
-        "answer_instructions", "answer_language", "day", "writer_max_tokens", "writer_temperature",
+        "answer_instructions", "answer_language", "day", "writer_max_tokens", "writer_sampling",
+        "writer_temperature",
     ),
     "the conversation, which the prompts and the chat endpoint state, too": ("previous_answer",),
     "words of prose": ("follow",),

@@ -242,6 +242,34 @@ def test_claims_in_other_languages_than_their_passages(half: str) -> None:
     assert true <= max(1, 0.03 * of_true), wrong
 
 
+@pytest.mark.parametrize("half", ["letters chosen", "letters judged"])
+def test_claims_in_other_letters_than_their_passages(half: str) -> None:
+    """Of false names in Cyrillic and Greek letters six of ten are marked, of true claims one."""
+    false, of_false, true, of_true, wrong = judge_across(half)
+
+    assert false >= 0.6 * of_false, wrong
+    assert true <= max(1, 0.03 * of_true), wrong
+
+
+@pytest.mark.parametrize(
+    ("passage", "sentence", "supported"),
+    [
+        ("Tools are kept in room B12.", "Tools are kept in room B12.", True),
+        ("Tools are kept in room B-12.", "Tools are kept in room B12.", True),
+        ("Tools are kept in room B12.", "Tools are kept in room C14.", False),
+        ("Tools are kept in rooms B10 to B14.", "Tools are kept in room B12.", True),
+        ("Werkzeug liegt in Raum B12.", "Werkzeug liegt in Raum B13.", False),
+        ("The budget is due in Q3.", "Le budget est attendu au T3.", True),
+        ("The budget is due in Q3.", "Le budget est attendu au T4.", False),
+    ],
+)
+def test_codes_of_one_letter(passage: str, sentence: str, *, supported: bool) -> None:
+    """A code of the form of one in the passage is another one, unless it lies within a series."""
+    claim = read_claims(f"{sentence[:-1]} [1].")[0]
+
+    assert Check(sentence).supports(claim, [Source(passage)]) is supported
+
+
 HOUSE = """The museum is led by Ruth Okafor. It lies in Vienna. Tickets are sold by the program GateKeeper, and the hall
 has 40 seats. Dogs are not allowed in all 12 rooms."""
 

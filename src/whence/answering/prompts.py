@@ -228,6 +228,7 @@ def write_request(template: Template, variables: Mapping[str, Any]) -> WriteRequ
         ),
         max_tokens=_number(variables, "max_tokens", int),
         temperature=_number(variables, "temperature", int, float),
+        sampling=variables.get("sampling") or {},
     )
 
 

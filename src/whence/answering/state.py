@@ -277,6 +277,7 @@ class Question:
             "instructions": request.answer_instructions,
             "max_tokens": request.writer_max_tokens,
             "temperature": request.writer_temperature,
+            "sampling": msgspec.to_builtins(request.writer_sampling),
         }
         return {name: one for name, one in given.items() if one not in ("", None)}
 

@@ -238,6 +238,9 @@ async def _read_reply(
                 hint="check the model, or allow it more tokens (WHENCE_WRITER_MAX_TOKENS)",
             )
         trace.degrade("prompt", "empty_answer", "the writer gave no text")
+    if result.not_taken:
+        names = ", ".join(result.not_taken)
+        trace.degrade("prompt", "parameter_not_taken", f"the writer's server does not take {names}")
     if result.cut:
         trace.degrade("prompt", "answer_cut", f"the answer may not be whole: {result.cut}")
     thinking = "\n".join(filter(None, (result.thinking, cleaned.thinking)))

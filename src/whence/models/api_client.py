@@ -57,13 +57,18 @@ _BUSY = frozenset({408, 409, 425, 429})
 _LIMITED: Final = frozenset({402, 403, 429})
 #: A shorter wait renews no limit of an hour or more.
 _LEAST_OF_PERIOD_S: Final = 60.0
+#: So long at most a server that asks for a wait is sent nothing; the limit may have been raised since.
+_MOST_HOLD_S: Final = 60.0
 #: So long no request is made after such a limit.
 _SPENT_S: Final = 10.0
 _FAILED: Final = 500
 #: What a server says of texts that are too long.
 TOO_LONG: Final = re.compile(r"token|length|long|context|large|size|exceed", re.IGNORECASE)
+#: So many refused values of parameters are remembered.
+_MOST_REFUSED: Final = 256
 #: Newer names of parameters, sent where a server refuses the former ones.
 _RENAMED: Final = {"max_tokens": "max_completion_tokens"}
+_VERSION: Final = re.compile(r"/v\d\w*\Z")
 #: Parameter of the addresses of Azure OpenAI, which takes its key in a header of its own.
 _AZURE: Final = "api-version"
 
@@ -115,8 +120,8 @@ class ApiClient:
         self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
         self._query = dict(parse_qsl(parts.query))
-        #: Names of optional parameters that the server refused; they are sent no more.
-        self._refused: set[str] = set()
+        #: Optional parameters that the server refused, with their values; they are sent no more.
+        self._refused: set[tuple[str, str]] = set()
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(endpoint.concurrency)
         #: When the server takes requests again, by the monotonic clock.
@@ -226,11 +231,29 @@ class ApiClient:
 
     def _accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
         newer = {
-            _RENAMED[name]: optional[name]
-            for name in self._refused & _RENAMED.keys() & optional.keys()
+            _RENAMED[name]: value
+            for name, value in optional.items()
+            if name in _RENAMED and self._refuses(name, value)
         }
         all_of_them = {**optional, **newer}
-        return {name: value for name, value in all_of_them.items() if name not in self._refused}
+        return {name: one for name, one in all_of_them.items() if not self._refuses(name, one)}
+
+    def _refuses(self, name: str, value: object) -> bool:
+        # The value of one caller says nothing of the values of others.
+        return (name, repr(value)) in self._refused
+
+    def _remember_refused(self, sent: Mapping[str, Any], detail: str) -> bool:
+        """Remember the parameters that a refusal names; return whether there are any."""
+        named = {(name, repr(value)) for name, value in sent.items() if name in detail}
+        if len(self._refused) >= _MOST_REFUSED:
+            self._refused.clear()
+        self._refused |= named
+        return bool(named)
+
+    def not_taken(self, asked: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of those parameters that the server refuses, under each name that they have."""
+        accepted = self._accepted(asked)
+        return tuple(one for one in asked if not {one, _RENAMED.get(one, one)} & accepted.keys())
 
     def broken(self, what: str) -> Unavailable:
         """Return the error for an unusable answer; one more attempt is made."""
@@ -400,7 +423,8 @@ class ApiClient:
     ) -> None:
         asked = requested_wait_s(headers, time.time(), refused=status == 429)
         if asked is not None:
-            self._ready_at = max(self._ready_at, time.monotonic() + asked)
+            hold_s = min(asked, _MOST_HOLD_S)
+            self._ready_at = max(self._ready_at, time.monotonic() + hold_s)
         if status < 300:
             return
         if status < 400:
@@ -422,19 +446,23 @@ class ApiClient:
             raise _Transient(reason, asked)
         if status in _REFUSED | _NOT_SERVED:
             kind = NotServed if status in _NOT_SERVED else ServerRefused
-            named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
             raise kind(
-                f"the {self._service} at {self.address} refused: {reason}",
-                hint=f"check {named}the address and the name of the model",
+                f"the {self._service} at {self.address} refused: {reason}", hint=self._look_after()
             )
-        if refused := {name for name in self._accepted(optional) if name in detail}:
-            self._refused |= refused
+        if self._remember_refused(optional, detail):
             raise _Transient(reason, 0.0)
         wrong = ServerRefused if self._endpoint.role == "writer" else BadInput
         raise wrong(
             f"the {self._service} at {self.address} finds the request wrong: {reason}",
             hint="check the name of the model and the length of the texts",
         )
+
+    def _look_after(self) -> str:
+        """Return a hint about the key, the address and the model."""
+        named = f"{self._endpoint.key_name}, " if self._endpoint.key_name else ""
+        is_usual = self._endpoint.role != "writer" or self._query or _VERSION.search(self.address)
+        more = "" if is_usual else "; the address usually ends in /v1"
+        return f"check {named}the address and the name of the model{more}"
 
     def _without_key(self, text: str) -> str:
         secrets = [self._endpoint.key or ""]

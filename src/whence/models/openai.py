@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -137,6 +139,7 @@ class OpenAIWriter(ServedModel):
                 thinking=reply.thinking,
                 cut=_CUTS.get(reply.finish, ""),
                 refused=reply.refusal(self._client.address),
+                not_taken=self._client.not_taken(_asked_for(request)),
             )
         )
 
@@ -178,16 +181,14 @@ class OpenAIWriter(ServedModel):
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         body: dict[str, Any] = {"model": self._name, "messages": messages, "stream": True}
-        body |= self._options.extra
+        body |= {
+            name: one for name, one in self._options.extra.items() if name not in request.sampling
+        }
         optional = {**self._parameters(request), "stream_options": {"include_usage": True}}
         optional = {name: value for name, value in optional.items() if name not in body}
         async with self._client.stream("/chat/completions", body, optional) as response:
-            if "event-stream" not in response.headers.get("content-type", "event-stream"):
-                reply.done = True
-                yield self._event((await response.aread()).decode("utf-8", "replace"))
-                return
-            async for data in _server_sent_events(response):
-                if data == "[DONE]":
+            async for data in _pieces(response):
+                if data == _DONE:
                     reply.done = True
                     return
                 yield self._event(data)
@@ -201,6 +202,7 @@ class OpenAIWriter(ServedModel):
             else request.temperature,
             "max_tokens": request.max_tokens or options.max_tokens,
             "seed": options.seed,
+            **request.sampling,
         }
         return {name: value for name, value in given.items() if value is not None}
 
@@ -208,14 +210,27 @@ class OpenAIWriter(ServedModel):
         try:
             event = json.loads(data)
         except (ValueError, RecursionError) as error:
+            if data.startswith("<"):
+                hint = "check the address, which usually ends in /v1, and whether a proxy asks for a login"
+                raise self._client.unusable("it is a page of HTML", hint) from error
             raise self._client.broken("a piece of it is not JSON") from error
         if not isinstance(event, dict):
             raise self._client.broken("a piece of it is not a JSON object")
-        if event.get("error"):
+        said = (event.get(name) for name in ("message", "detail", "msg"))
+        if event.get("error") or ("choices" not in event and any(isinstance(x, str) for x in said)):
             raise self._client.error_of(event)
         return event
 
 
+#: A larger count is none.
+_MOST_TOKENS: Final = 10**12
+#: Ends a stream.
+_DONE: Final = "[DONE]"
+#: Fields of server-sent events with content (llama.cpp reports failures as the second), and without.
+_DATA: Final = ("data", "error")
+_OTHER_FIELDS: Final = ("", "event", "id", "retry")
+#: A carriage return at the end of a block may be the first half of one.
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 #: Ends of a text that are a decision of the model or of a filter (Gemini's names among them).
 _FILTERED: Final = frozenset(
     ("content_filter", "safety", "recitation", "prohibited_content", "blocklist")
@@ -226,6 +241,7 @@ _CUTS: Final = {
     "max_tokens": "the model reached the most tokens that it may write",
     "model_length": "the model reached the end of its window",
     **dict.fromkeys(_FILTERED, "a filter of the server ended it"),
+    **dict.fromkeys(("error", "abort", "cancelled"), "the server broke it off"),
     "": "the stream ended without saying that the text is whole",
 }
 
@@ -252,7 +268,8 @@ class _Reply:
         choice = _choice(event)
         finish = choice.get("finish_reason")
         self._finish = finish.lower() if isinstance(finish, str) and finish else self._finish
-        part = choice.get("delta") or choice.get("message")
+        # Some servers repeat the whole text as a message beside the last piece.
+        part = choice.get("delta", choice.get("message"))
         if not isinstance(part, dict):
             return ""
         self.calls_tools = self.calls_tools or bool(
@@ -318,24 +335,66 @@ def _text_of_parts(content: object) -> tuple[str, str]:
     return "".join(texts), "".join(thoughts)
 
 
-async def _server_sent_events(response: httpx.Response) -> AsyncIterator[str]:
-    """Yield the data of server-sent events that are not blank.
+async def _pieces(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the data of server-sent events, or of any other body its JSON, or else its text, and `[DONE]`.
 
-    Lines end at line feeds only: the lines of httpx also end at U+2028 and similar, which JSON may contain.
+    The text decides, not its declared type, which servers and proxies often state wrongly.
     """
-    rest = b""
+    waiting, other, any_sent = "", list[str](), False
+    async for line in _lines(response):
+        name, colon, value = line.partition(":")
+        if colon and name in _DATA and value.strip():
+            waiting = f"{waiting}\n{value.strip()}".strip()
+        elif line and not (colon and name in _OTHER_FIELDS):
+            other.append(line)
+        if waiting and (not line.strip() or waiting == _DONE or _is_json(waiting)):
+            yield waiting
+            waiting, any_sent = "", True
+    if any_sent:  # The rest of a stream that was cut is half a piece.
+        return
+    whole = waiting or "\n".join(other)
+    each = other if other and all(map(_is_json, other)) else [whole]
+    for one in filter(str.strip, each):
+        yield one
+    if other:
+        yield _DONE
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the lines of a body, without its byte order mark.
+
+    They end as in server-sent events: those of httpx also end at U+2028 and similar, which JSON may contain.
+    """
+    rest, mark = b"", codecs.BOM_UTF8
     async for block in response.aiter_bytes():
-        *lines, rest = (rest + block).split(b"\n")
+        *lines, rest = _LINE_END.split(rest + block)
         for line in lines:
-            if line.startswith(b"data:") and line[5:].strip():
-                yield line[5:].strip().decode("utf-8", "replace")
+            yield line.removeprefix(mark).decode("utf-8", "replace")
+            mark = b""
+    yield rest.removeprefix(mark).decode("utf-8", "replace")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _asked_for(request: WriteRequest) -> dict[str, Any]:
+    """Return the parameters that a request, not the settings, states."""
+    own = {"max_tokens": request.max_tokens, "temperature": request.temperature}
+    return {name: one for name, one in own.items() if one is not None} | dict(request.sampling)
 
 
 def _choice(event: dict[str, Any]) -> dict[str, Any]:
     choices = event.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    return first if isinstance(first, dict) else {}
+    listed = choices if isinstance(choices, list) else []
+    # Further answers have numbers above 0.
+    return next((one for one in listed if isinstance(one, dict) and not one.get("index")), {})
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    # Some servers count -1 where they know nothing.
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None

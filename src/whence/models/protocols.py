@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -188,6 +188,8 @@ class WriteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Most tokens to write; None for the writer's own limit."""
     temperature: float | None = None
     """None for the writer's own."""
+    sampling: Mapping[str, Any] = {}
+    """Further parameters, see `Sampling`; they go before the writer's own."""
 
 
 class WritePiece(msgspec.Struct, frozen=True, kw_only=True):

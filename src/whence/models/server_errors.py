@@ -92,6 +92,7 @@ def read_fault(text: str) -> ServerFault:
             (inner if isinstance(inner, str) else "")
             or fields.get("message")
             or fields.get("detail")
+            or fields.get("msg")
             or ""
         )
     line = re.sub(r"\s+", " ", str(message)).strip()

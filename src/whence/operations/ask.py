@@ -16,6 +16,7 @@ from whence.schema.document_rag import Answer, Diversity
 from whence.schema.errors import BadInput
 from whence.schema.filters import parse_filters
 from whence.schema.message import Message
+from whence.schema.prompt import Sampling
 from whence.schema.terms import Triple
 from whence.text.normalization import is_blank
 
@@ -98,6 +99,8 @@ class Ask(Operation[Answer], frozen=True):
     """Most tokens of an answer of a language model; by default its own."""
     writer_temperature: Annotated[Annotated[float, Meta(ge=0, le=2)] | None, _TO_WRITERS] = None
     """Temperature of a language model, 0 to 2; by default its own."""
+    writer_sampling: Annotated[Sampling | None, _TO_WRITERS] = None
+    """Further parameters of a language model, such as `seed` and `top_p`."""
     timeout_s: Annotated[float, Meta(gt=0), Offered(metavar="SECONDS", local=True)] = 120.0
     """Time limit in seconds."""
 

@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Literal
 from whence.schema.access import Access
 from whence.schema.graph import Direction
 from whence.schema.message import Message
+from whence.schema.prompt import Sampling
 from whence.schema.search import SearchMode
 from whence.schema.texts import Prioritize, TextBudget
 
@@ -31,6 +32,7 @@ class CodeRagRequest(Message, frozen=True, kw_only=True):
     answer_instructions: ClassVar[str] = ""
     writer_max_tokens: ClassVar[int | None] = None
     writer_temperature: ClassVar[float | None] = None
+    writer_sampling: ClassVar[Sampling | None] = None
 
     access: Access
     """Rights of the reader."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
@@ -67,6 +67,46 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Why the text may not be whole, a clause; empty for a whole one."""
     refused: str = ""
     """Why the model or its server declined to answer, a sentence; empty when it did not."""
+    not_taken: tuple[str, ...] = ()
+    """Parameters of the request that the server refuses; the text was written without them."""
+
+
+_Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Texts = Annotated[list[str], msgspec.Meta(max_length=16)]
+_Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+
+
+class Sampling(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """Parameters of a language model beside temperature and most tokens, in the words of OpenAI's API.
+
+    None leaves one to the writer. A server that refuses one by name is asked without it.
+    """
+
+    seed: Annotated[
+        _Seed | None,
+        msgspec.Meta(description="Equal seeds give equal texts, where the server can do that."),
+    ] = None
+    top_p: Annotated[
+        _Share | None,
+        msgspec.Meta(description="Share of the probability of the words chosen from."),
+    ] = None
+    stop: Annotated[
+        str | _Texts | None,
+        msgspec.Meta(description="Text, or texts, before which the answer ends."),
+    ] = None
+    presence_penalty: Annotated[
+        _Penalty | None,
+        msgspec.Meta(description="Above 0, words that were written become less likely."),
+    ] = None
+    frequency_penalty: Annotated[
+        _Penalty | None, msgspec.Meta(description="The same for each time that a word was written.")
+    ] = None
+    reasoning_effort: Annotated[
+        str | None, msgspec.Meta(description="How long a model thinks, such as `low`.")
+    ] = None
 
 
 class PromptRequest(Message, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class Degradation(Message, frozen=True, kw_only=True, gc=False):
     reason: str
     """Description, one line."""
     code: str = "degraded"
-    """Identifier, e.g. `reranker_failed`, `no_language_model`."""
+    """Identifier, e.g. `reranker_failed`, `no_language_model`, `parameter_not_taken`."""
     share: float | None = None
     """With code `vectors_pending`: share of the visible passages that have vectors, 0 to 1."""
 

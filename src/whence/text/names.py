@@ -3,20 +3,21 @@
 No language translates identifiers, names of persons and most names of products. Names of countries, cities,
 languages and days are compared by their keys in Unicode's CLDR (`place_words.json`). Other words with a capital
 may be translated, as those of offices and menus: they are names when a dictionary does not have them as usual
-words, and are missed only when the passages have a name that the sentence lacks. Near spellings are one name.
+words, and are missed only when the passages have a name that the sentence lacks. Near spellings are one name,
+also in Latin, Cyrillic and Greek letters; names in the letters of other scripts are not compared.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 import regex
-from rapidfuzz.distance import JaroWinkler
+from rapidfuzz.distance import Jaro, JaroWinkler
 
 from whence.text.normalization import fold, function_words
 from whence.text.scripts import UNSPACED_CLASS
@@ -29,10 +30,15 @@ _PART: Final = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _IDENTIFIER: Final = regex.compile(
     r"[\p{L}\p{N}]*\p{Ll}\p{Lu}[\p{L}\p{N}]*|[\p{L}\p{N}]+(?:_[\p{L}\p{N}]+)+|\p{L}{2,}-?\p{N}{2,}[\p{L}\p{N}]*"
 )
+#: Codes of rooms, shelves, forms and quarters.
+_CODE: Final = regex.compile(r"(?<![\p{L}\p{N}_.-])(\p{Lu})-?(\p{Nd}{1,4})(?![\p{L}\p{N}_-])")
 #: Such names with a dot, which abbreviations (`prof.ssa`) have too.
 _DOTTED: Final = regex.compile(r"\p{L}{2,}(?:\.\p{Ll}{2,})++")
 _LATIN: Final = regex.compile(r"\p{Latin}")
+#: Scripts with capitals that are compared by their sounds, and the others.
+_SPELT: Final = regex.compile(r"[\p{Latin}\p{Cyrillic}\p{Greek}]")
 _OTHER_LETTER: Final = regex.compile(r"[\p{L}--\p{Latin}]", regex.V1)
+_UNSPELT: Final = regex.compile(r"[\p{L}--[\p{Latin}\p{Cyrillic}\p{Greek}]]", regex.V1)
 #: Where a word touches the characters of a script without spaces.
 _BORDER: Final = regex.compile(
     rf"(?<=[\p{{Latin}}\p{{N}}])(?=[{UNSPACED_CLASS}])|(?<=[{UNSPACED_CLASS}])(?=[\p{{Latin}}\p{{N}}])"
@@ -43,6 +49,9 @@ _DOUBLED: Final = regex.compile(r"(.)\1+")
 #: This and the rules of `_is_missed` were chosen on half of `benchmarks/claims_across.json` and on 3,000
 #: sentences of translated manuals.
 _NEAR: Final = 0.82
+#: Similarity by Jaro from which a name is the same in other letters: on 95 spellings of 59 names (`Tschechow`,
+#: `Tchekhov`) all of them are, and 4 % of other pairs.
+_NEAR_HEARD: Final = 0.7
 #: Letters of the shortest name, and of the longest title (`Mme`, `Sra.`, `Pani`).
 _MIN_LETTERS: Final = 3
 _TITLE: Final = 4
@@ -50,6 +59,9 @@ _TITLE: Final = 4
 _ACRONYM: Final = 6
 #: Letters of one sound, which names of cities change in other languages.
 _SOUNDS: Final = (("ph", "f"), ("c", "k"), ("q", "k"), ("w", "v"), ("y", "i"), ("z", "s"))
+#: How languages write hissing sounds behind `_SOUNDS`, and other sounds that they write differently.
+_HISSING: Final = regex.compile("t?sk?h|tkh|ts|ks|x")
+_ALIKE: Final = (("kh", "h"), ("k", "h"), ("g", "h"), ("j", "i"), ("ou", "u"))
 #: Languages that write every noun with a capital, those that write names of languages so, those that write
 #: compounds as one word, and the endings of words for both sexes.
 _CAPITAL_NOUNS: Final = frozenset(("german",))
@@ -97,6 +109,7 @@ class Names:
         self._text = text
         self._language = language
         self._is_latin = 2 * len(_OTHER_LETTER.findall(text)) < len(_LATIN.findall(text))
+        self._is_spelt = 2 * len(_UNSPELT.findall(text)) < len(_SPELT.findall(text))
 
     @cached_property
     def _joined(self) -> str:
@@ -121,16 +134,36 @@ class Names:
     def have_identifiers(self, sentence: str, language: str) -> bool:
         """Return whether the identifiers of a sentence stand in the passages, however their parts join."""
         text = _BORDER.sub(" ", sentence)
+        if self._replace_code(text, is_translated=language != self._language):
+            return False
         dotted = _DOTTED.findall(text) if _DOTTED.search(self._text) else ()
         return all(_joined(one) in self._joined for one in (*_identifiers(text, language), *dotted))
+
+    @cached_property
+    def _codes(self) -> frozenset[tuple[str, str]]:
+        return _codes(_BORDER.sub(" ", self._text))
+
+    def _replace_code(self, text: str, *, is_translated: bool) -> bool:
+        """Return whether the passages have another code than a sentence, of its form: `B12` for `C14`."""
+        said = _codes(text)
+        lacking = self._codes - said
+        for letter, number in said - self._codes:
+            alike = [other for other in lacking if len(other[1]) == len(number)]
+            if is_translated and any(one == number for _, one in alike):
+                continue  # A quarter is Q3 in English, and T3 in French.
+            series = [int(one) for other, one in self._codes if other == letter]
+            is_within = series and min(series) < int(number) < max(series)
+            if alike and not is_within:
+                return True
+        return False
 
     def stand(self, sentence: str, language: str) -> bool:
         """Return whether all names of a sentence in another language may stand in the passages."""
         if not self.have_identifiers(sentence, language):
             return False
         text = _BORDER.sub(" ", sentence)
-        if not self._is_latin:
-            # Names are written in other letters, and spelt as each language hears them.
+        if not self._is_spelt:
+            # Their letters say neither what a name is nor how it is spelt elsewhere.
             return True
         places = _places(text)
         if self._misplaces(text, places):
@@ -138,13 +171,19 @@ class Names:
         # Where languages have no capital, a word that has one is a surname.
         covered = [one for one in places if one.kind != "lang" or language in _CAPITAL_LANGUAGES]
         own = [
-            one for one in _capitals(text) if _LATIN.match(one.text) and not _within(one, covered)
+            one for one in _capitals(text) if _SPELT.match(one.text) and not _within(one, covered)
         ]
         lacking = self._lacking(own, places)
         is_pair = any(one.end + 1 == other.start for one, other in pairwise(lacking))
-        mixed = _OTHER_LETTER.search(text) is not None
+        has_others = _OTHER_LETTER.search(text) is not None
         return not lacking or not any(
-            self._is_missed(run, language, mixed=mixed, is_pair=is_pair) for run in _runs(own, text)
+            self._is_missed(
+                run,
+                language,
+                mixed=has_others and _LATIN.match(run[0].text) is not None,
+                is_pair=is_pair,
+            )
+            for run in _runs(own, text)
         )
 
     def _misplaces(self, text: str, places: Sequence[_Place]) -> bool:
@@ -189,6 +228,10 @@ class Names:
             return False
         levels = [_level(one.text, language) for one in unknown]
         has_capitals = language in _CAPITAL_NOUNS
+        is_alien = self._is_latin is not bool(_LATIN.match(run[0].text))
+        if is_alien and len(run) == 1:
+            # A city has a name of its own in other letters.
+            return False
         if len(run) == 1:
             # By itself a word counts where no dictionary has it, and where a capital is none of a noun.
             plain = not run[0].leads and (not has_capitals or "-" in run[0].text)
@@ -196,6 +239,9 @@ class Names:
         if unknown == run[:1] and (levels[0] != 0 or len(run[0].text) <= _TITLE):
             # A title stands before a name that the passages have.
             return False
+        if is_alien:
+            # Only a dictionary shows that words are translated ones.
+            return 0 in levels
         if has_capitals and len(unknown) > 1 and is_pair:
             return True
         before = run[run.index(unknown[0]) - 1] if unknown[0] is not run[0] else None
@@ -239,6 +285,11 @@ def _identifiers(text: str, language: str) -> Iterator[str]:
             of_both = language in _CAPITAL_NOUNS and one.endswith(_BOTH_SEXES)
             if not of_both and (whole or _IDENTIFIER.fullmatch(one)):
                 yield one
+
+
+def _codes(text: str) -> frozenset[tuple[str, str]]:
+    """Return the letter and the number of each code of one letter in a text."""
+    return frozenset((one[1], one[2]) for one in _CODE.finditer(text))
 
 
 def _capitals(text: str) -> Iterator[_Word]:
@@ -296,7 +347,28 @@ def _sound(word: str) -> str:
     return _DOUBLED.sub(r"\1", sound)
 
 
+@cache
+def _letter_sounds() -> dict[str, str]:
+    """Return Cyrillic and Greek letters as names have them in Latin ones, those of two letters first."""
+    data = (resources.files(__package__) / "letter_sounds.json").read_text("utf-8")
+    found: dict[str, str] = json.loads(data)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _heard(sound: str) -> str:
+    """Return a sound in Latin letters, without what languages write in different ways."""
+    for one, other in (*_letter_sounds().items(), *_SOUNDS):
+        sound = sound.replace(one, other)
+    sound = _HISSING.sub("s", sound)
+    for one, other in _ALIKE:
+        sound = sound.replace(one, other)
+    return _DOUBLED.sub(r"\1", sound)
+
+
 def _is_near(one: str, other: str) -> bool:
+    if (_OTHER_LETTER.search(one) is None) is not (_OTHER_LETTER.search(other) is None):
+        return Jaro.similarity(_heard(one), _heard(other)) >= _NEAR_HEARD
     return one[:1] == other[:1] and JaroWinkler.similarity(one, other) >= _NEAR
 
 

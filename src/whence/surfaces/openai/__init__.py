@@ -2,5 +2,6 @@
 
 In: requests as clients of that API send them. Out: its documents and chunks, with the document of `/v1/ask`
 under `whence`. Open `routes` first; `bodies` has the requests, `completions` the answers, `embeddings` the
-vectors, `faults` the errors. Fields that these do not name are ignored, as its clients expect.
+vectors, `faults` the errors. A parameter that has no effect is named in
+`whence.notes`; one that would change what an answer is, is refused.
 """

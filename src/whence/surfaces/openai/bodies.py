@@ -1,13 +1,16 @@
-"""Requests of OpenAI's API. Unknown fields are ignored; only those of `whence` are checked."""
+"""Requests of OpenAI's API. Fields without effect are named in notes; those of `whence` are checked."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from whence.operations.ask import MOST_PREVIOUS, Ask
 from whence.schema.embedding import Purpose
+from whence.schema.prompt import Sampling
 from whence.surfaces.http.auth import Caller
 from whence.surfaces.http.bodies import read_operation
 from whence.surfaces.openai.faults import BadParameter
@@ -20,18 +23,32 @@ _OF_THE_CONVERSATION: Final = (
     "previous_answer",
     "follow",
 )
-#: Fields without effect that a caller may rely on, and what is said of them.
-_WITHOUT_EFFECT: Final = {
-    "tools": "tools are ignored: answers come from the documents of the collection",
-    "functions": "functions are ignored: answers come from the documents of the collection",
-    "response_format": "response_format is ignored: answers are text with markers",
+#: Parameters that would change what an answer is: the values that do not, and what is said of others.
+_REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
+    "n": ((1,), "there is one answer"),
+    "response_format": (("text",), "an answer is text with markers of its sources"),
+    "tool_choice": (("auto", "none"), "answers come from documents, not from tools"),
+    "function_call": (("auto", "none"), "answers come from documents, not from functions"),
+    "modalities": ((["text"],), "an answer is text"),
 }
+#: Fields that say nothing of the answer.
+_OF_THE_ACCOUNT: Final = frozenset(
+    ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+     "prompt_cache_retention", "parallel_tool_calls")
+)  # fmt: skip
 #: Roles of messages that say how to answer.
 _SYSTEM: Final = ("system", "developer")
 #: Characters of such messages that are read.
 _MOST_INSTRUCTIONS: Final = 8000
+#: Characters of a value in an error, and names in a note.
+_MOST_SHOWN: Final = 60
+_MOST_NAMED: Final = 20
 _Count = Annotated[int, msgspec.Meta(ge=1)]
+_READ_ROLES: Final = frozenset((*_SYSTEM, "user", "assistant"))
 _OTHER_PARTS: Final = "parts of messages other than text are ignored"
+_OTHER_ROLES: Final = (
+    "messages of roles other than system, developer, user and assistant are ignored"
+)
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
@@ -62,7 +79,7 @@ class StreamOptions(msgspec.Struct, frozen=True):
     """Whether a chunk before the last has the numbers of tokens."""
 
 
-class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
+class ChatBody(Sampling, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """Answer the last question of a conversation from documents, with citations."""
 
     model: Annotated[str, msgspec.Meta(description="Name of the collection to answer from.")]
@@ -90,9 +107,12 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.Meta(description="Temperature of the language model."),
     ] = None
     n: Annotated[Any, msgspec.Meta(description="Number of answers: 1.")] = None
+    response_format: Annotated[Any, msgspec.Meta(description="Type `text`.")] = None
+    modalities: Annotated[Any, msgspec.Meta(description="`text`.")] = None
     tools: Annotated[Any, msgspec.Meta(description="Ignored, with a note.")] = None
+    tool_choice: Annotated[Any, msgspec.Meta(description="`auto` or `none`.")] = None
     functions: Annotated[Any, msgspec.Meta(description="Ignored, with a note.")] = None
-    response_format: Annotated[Any, msgspec.Meta(description="Ignored, with a note.")] = None
+    function_call: Annotated[Any, msgspec.Meta(description="`auto` or `none`.")] = None
     whence: Annotated[
         dict[str, Any] | None,
         msgspec.Meta(
@@ -109,10 +129,10 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
         """Return the question, with the rights of its caller.
 
         Raises:
-            BadInput: There is no question, several answers are wanted, or a field of `whence` is wrong.
+            BadInput: There is no question, a parameter wants another kind of answer, or a field of `whence`
+                is wrong.
         """
-        if self.n not in (None, 1):
-            raise BadParameter("n", f"n is {self.n!r}, and there is one answer", "leave n out")
+        self._check_kind()
         questions = [one.text for one in self.messages if one.role == "user" and one.text]
         if not questions:
             hint = "the last message of role `user` is the question"
@@ -131,6 +151,23 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
         answers = [one.text for one in self.messages if one.role == "assistant" and one.text]
         return answers[-1][:MOST_PREVIOUS] if answers else ""
 
+    def _check_kind(self) -> None:
+        """Refuse parameters that want another kind of answer."""
+        for name, (allowed, reason) in _REFUSED.items():
+            value = getattr(self, name)
+            if name == "response_format" and isinstance(value, dict):
+                value = value.get("type")
+            if value is not None and value not in allowed:
+                said = f"{name} is {json.dumps(value)[:_MOST_SHOWN]}, and {reason}"
+                raise BadParameter(name, said, f"leave {name} out")
+
+    @property
+    def to_writers(self) -> list[str]:
+        """Names of the fields that are for a language model."""
+        names = ("max_tokens", "max_completion_tokens", "temperature", *Sampling.__struct_fields__)
+        said = [name for name in names if getattr(self, name) is not None]
+        return said + [_SYSTEM[0]] * any(one.role in _SYSTEM and one.text for one in self.messages)
+
     def _of_writers(self) -> dict[str, Any]:
         """Return what the caller asks of the language model; system messages are instructions."""
         said = "\n".join(one.text for one in self.messages if one.role in _SYSTEM and one.text)
@@ -138,12 +175,26 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
             "answer_instructions": said[:_MOST_INSTRUCTIONS] or None,
             "writer_max_tokens": self.max_completion_tokens or self.max_tokens,
             "writer_temperature": self.temperature,
+            "writer_sampling": {
+                name: one
+                for name in Sampling.__struct_fields__
+                if (one := getattr(self, name)) is not None
+            }
+            or None,
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def notes(self) -> list[str]:
-        """Return what was ignored that the caller may rely on."""
-        notes = [text for name, text in _WITHOUT_EFFECT.items() if getattr(self, name)]
+    def notes(self, given: Mapping[str, Any]) -> list[str]:
+        """Return what was ignored of the fields of a request."""
+        read = {*self.__struct_fields__, *_OF_THE_ACCOUNT} - {"tools", "functions"}
+        # False, zero and the empty ones ask for nothing.
+        ignored = [name[:_MOST_SHOWN] for name, one in given.items() if one and name not in read]
+        notes = []
+        if ignored:
+            more = ", ..." if len(ignored) > _MOST_NAMED else ""
+            notes.append(f"ignored: {', '.join(ignored[:_MOST_NAMED])}{more}")
+        if any(one.role not in _READ_ROLES for one in self.messages):
+            notes.append(_OTHER_ROLES)
         if any(not _is_text(part) for one in self.messages for part in one.parts):
             notes.append(_OTHER_PARTS)
         return notes

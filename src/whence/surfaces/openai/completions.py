@@ -31,6 +31,8 @@ class Completion(msgspec.Struct, frozen=True):
     address: str
     """Scheme and host under which the caller reached the server."""
     notes: list[str]
+    to_writers: list[str] = []
+    """What the caller asks of a language model."""
 
     def document(self, answer: Mapping[str, Any], usage: dict[str, int] | None) -> dict[str, Any]:
         """Return a whole answer."""
@@ -65,7 +67,11 @@ class Completion(msgspec.Struct, frozen=True):
     def whence(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document of `/v1/ask` without the text, and what was ignored."""
         rest = {name: value for name, value in answer.items() if name != "answer"}
-        return rest | {"notes": self.notes}
+        notes = self.notes
+        if self.to_writers and _has(answer, "no_language_model"):
+            names = ", ".join(self.to_writers)
+            notes = [*notes, f"without a language model these have no effect: {names}"]
+        return rest | {"notes": notes}
 
     def annotations(self, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the places of all markers in the text with the sources that they name, in order."""
@@ -170,7 +176,12 @@ class ChatChunks:
 
 def finish_reason(answer: Mapping[str, Any]) -> str:
     """Return why an answer ended: `length` for one that may not be whole."""
-    return "length" if any(one["code"] == "answer_cut" for one in answer["degraded"]) else "stop"
+    return "length" if _has(answer, "answer_cut") else "stop"
+
+
+def _has(answer: Mapping[str, Any], code: str) -> bool:
+    """Return whether an answer names this fault."""
+    return any(one["code"] == code for one in answer["degraded"])
 
 
 def _refusal(answer: Mapping[str, Any]) -> str | None:

@@ -61,11 +61,14 @@ class OpenAiRoutes:
     async def chat(self, request: Request) -> Response:
         """Answer the last question of a conversation."""
         caller = await self._caller(request)
-        body = parse_body(await read_json(request), ChatBody)
+        given = await read_json(request)
+        body = parse_body(given, ChatBody)
         asked = body.asked(caller)
         await self._find(body.model, asked.access)
         address = request.app.state.public_url or f"{request.url.scheme}://{request.url.netloc}"
-        completion = Completion(body.model, int(self._clock()), address, body.notes())
+        completion = Completion(
+            body.model, int(self._clock()), address, body.notes(given), body.to_writers
+        )
         if not body.stream:
             answer = await self._service.ask(caller, asked)
             return JsonResponse(completion.document(answer, await self._usage(body, asked, answer)))
