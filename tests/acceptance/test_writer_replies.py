@@ -155,6 +155,18 @@ def test_a_number_of_the_documents_is_no_citation(cli: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.models
+def test_values_in_brackets_are_no_markers(cli: Any, tmp_path: Path) -> None:
+    """Numbers that the passages have stay; those that no passage has and that cite none are left out."""
+    (tmp_path / "retries.md").write_text("# Retries\n\nRetried are 429, 502 and 503.\n")
+    assert cli("index", tmp_path, "--collection", "retries").code == 0
+    with Server(chat(text("Retried are [429], [502, 503] [1][7][777]."))) as server:
+        env = {"WHENCE_WRITER": "openai:m", "WHENCE_WRITER_URL": f"{server.url}/v1"}
+        asked = cli("ask", "Which are retried?", "--collection", "retries", "--json", env=env)
+
+    assert asked.json["answer"] == "Retried are 429, 502, 503 [1]."
+
+
+@pytest.mark.models
 def test_thoughts_that_turn_out_to_be_some_are_followed_by_the_answer(ask: Any) -> None:
     """A template may have opened them, so a long one is shown; the answer still comes whole."""
     thoughts = "I read the first document [1]. It names a master. " * 20
@@ -173,6 +185,7 @@ def test_a_sentence_without_a_marker_is_attributed(ask: Any) -> None:
     assert (cited["added"], cited["document_id"]) == (True, "ferry.md")
     wrong, _ = ask(text("The ferry leaves every 50 minutes."), "--json")
     assert wrong.code == 1
+
     assert wrong.json["unsupported"]
 
 

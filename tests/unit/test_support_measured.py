@@ -126,6 +126,16 @@ def test_sentences_without_a_marker_are_attributed() -> None:
     assert sum(false) <= 0.1 * len(false)
 
 
+def test_words_of_the_question_need_no_support() -> None:
+    """A model repeats them, in words that no passage has."""
+    said = "Bikes on loan usually go back after: books are lent for 28 days."
+    claim, sources = read_claims(said)[0], [Source(LIBRARY)]
+
+    assert Check(said).attributed(claim, sources) is None
+    question = "When do bikes on loan usually go back?"
+    assert Check(said, question).attributed(claim, sources) is not None
+
+
 _PLAIN = frozenset(
     ("the", "a", "each", "no", "only", "all", "books", "unused", "notice", "readers", "employees")
 )

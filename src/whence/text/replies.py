@@ -79,6 +79,8 @@ _LIST: Final = r"\d{1,6}(?:\s{0,4}(?:[,;&+\u2013\u2014-]|and|und|et|y|e)\s{0,4}\
 _RANGE: Final = re.compile(r"(\d{1,6})\s{0,4}[\u2013\u2014-]\s{0,4}(\d{1,6})")
 #: Words from which on what stands behind a heading of sources is a sentence.
 _SENTENCE_WORDS: Final = 4
+#: From how many times the number of documents on a number in brackets may be a value of a text.
+_FAR: Final = 10
 #: A range of more documents is none.
 _LONGEST_RANGE: Final = 50
 #: Writings in a row, at the end of a text, that may be citations.
@@ -102,7 +104,7 @@ _DEFINITION: Final = re.compile(r"[ \t]*+[-*]?[ \t]*+\[\^?\d{1,6}\][ \t]*+:")
 
 Cites = Callable[[str, str, int], bool]
 """Whether what is written, the second argument, cites a document by its number, the third, at the end of the
-sentence that comes first; an empty sentence for a citation within one."""
+sentence that comes first; an empty sentence for a citation within one. What documents have cites nothing."""
 
 
 class CleanReply(NamedTuple):
@@ -444,6 +446,10 @@ def _with_markers(text: str, documents: int, removed: dict[int, None], cites: Ci
             continue
         if _is_doubtful(match) and not (known == numbers and _accepted(match, known, cites)):
             continue
+        if not known and all(_is_value(one, documents, cites) for one in numbers):
+            parts += (text[start : match.start()], match["square"] or match["wide"])
+            start = match.end()
+            continue
         removed |= dict.fromkeys(one for one in numbers if one not in known)
         prose = match["prose"]
         named = re.match(r"\D*", prose)[0] if prose else ""  # type: ignore[index]
@@ -452,6 +458,14 @@ def _with_markers(text: str, documents: int, removed: dict[int, None], cites: Ci
         parts.append(f"{named}[{', '.join(map(str, known))}]" if known else "")
         start = match.end()
     return "".join((*parts, text[start:]))
+
+
+def _is_value(number: int, documents: int, cites: Cites | None) -> bool:
+    """Return whether a number in brackets is a value that the documents have, as in `[429] or [503]`.
+
+    Invented markers are near those that the model was given.
+    """
+    return number > _FAR * documents and cites is not None and not cites("", str(number), number)
 
 
 def _is_doubtful(match: re.Match[str]) -> bool:

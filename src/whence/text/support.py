@@ -38,6 +38,8 @@ MIN_SUPPORT: Final = 0.34
 #: `python -m benchmarks.support --unmarked`.
 ATTRIBUTED: Final = 0.7
 WORD_FOR_WORD: Final = 0.9
+#: Fewest words of a sentence that count when those of the question do not.
+_LEAST_WORDS: Final = 3
 #: Share of the words of a clause in the claim, from which its negation is about the claim.
 _ABOUT: Final = 0.5
 #: Share of the words of a claim by which a sentence may have fewer than the best one.
@@ -130,13 +132,16 @@ class Source:
         return frozenset(self._words.of_text(text))
 
     def shared(
-        self, claim: Claim, numbers: frozenset[str]
+        self, claim: Claim, numbers: frozenset[str], repeated: frozenset[str] = frozenset()
     ) -> Iterable[tuple[float, tuple[_Part, ...]]]:
         """Yield the share of the words of a claim in each sentence and above it, and that sentence.
 
         A sentence is tried alone, and with the value below it, as in `Default: 75`, that is one of `numbers`.
+        Words that are `repeated` do not count, if some others are left.
         """
         wanted = self.terms_of(claim.text)
+        if len(wanted - repeated) >= _LEAST_WORDS:
+            wanted -= repeated
         for parts in _with_values(self.parts, numbers) if wanted else ():
             terms = frozenset().union(*(one.terms for one in parts))
             above = f"{parts[0].heading}\n{self.context}"
@@ -172,6 +177,7 @@ class Check:
             detect_language(answer),
             *LANGUAGES_BY_SCRIPT,
         )
+        self._question = question
         self._asked = frozenset(fold(one) for one in _WORD.findall(question))
         self._names: dict[tuple[Source, ...], Names] = {}
 
@@ -226,12 +232,17 @@ class Check:
         needed = self._needed(claim, sources)
         for number, source in enumerate(() if claim.is_short else sources, start=1):
             numbers = _terms_of_numbers(claim, needed, source)
-            for share, parts in source.shared(claim, numbers):
+            for share, parts in source.shared(claim, numbers, self._repeated(sources, source)):
                 if share <= most or share < least:
                     continue
                 if self._stands_in(claim, needed, parts, source) or self.supports(claim, [source]):
                     best, most = (number, source.text[parts[0].start : parts[0].end]), share
         return best
+
+    def _repeated(self, sources: Sequence[Source], source: Source) -> frozenset[str]:
+        """Return the words of the question that no passage has: an answer repeats them in vain."""
+        known = frozenset().union(*(one.terms for one in sources))
+        return source.terms_of(self._question) - known
 
     def _stands_in(
         self, claim: Claim, needed: Sequence[Quantity], parts: Sequence[_Part], source: Source
