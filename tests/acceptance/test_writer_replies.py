@@ -268,6 +268,18 @@ def test_a_cut_answer_says_so(ask: Any, answer: Answer, cut: bool) -> None:
 
 
 @pytest.mark.models
+def test_a_model_that_repeats_itself_is_cut(ask: Any) -> None:
+    """After some turns, long before its window ends, in whatever pieces they come; a drawn line is none."""
+    turn = f"{SAID} It is open to all who come by boat, by bus or on foot, but for the days of storms.\n"
+    looping, _ = ask(text(*(turn * 60)), "--json")
+    line, _ = ask(text(SAID, "\n", *("-" * 4000)), "--json")
+
+    assert 2 <= looping.json["answer"].count("by boat") <= 10
+    assert "repeated itself" in str(looping.json["degraded"])
+    assert "answer_cut" not in [one["code"] for one in line.json["degraded"]]
+
+
+@pytest.mark.models
 def test_the_wait_that_a_server_asks_for_is_told(ask: Any) -> None:
     """More seconds than there are end the question at once."""
     result, bodies = ask((429, {"retry-after": "3600"}, b"{}"))

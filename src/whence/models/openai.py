@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -120,9 +121,12 @@ class OpenAIWriter(ServedModel):
         """
         reply = _Reply()
         try:
-            async for event in self._events(request, reply):
-                if piece := reply.add(event):
-                    yield WritePiece(text=piece)
+            async with aclosing(self._events(request, reply)) as events:
+                async for event in events:
+                    if piece := reply.add(event):
+                        yield WritePiece(text=piece)
+                    if reply.finish == _LOOP:
+                        break
         except Filtered as error:
             reply.refused = reply.refused or f"{error.message}."
         self._client.spent.add({"usage": reply.usage})
@@ -175,7 +179,7 @@ class OpenAIWriter(ServedModel):
                 hint="start Ollama with a larger OLLAMA_CONTEXT_LENGTH, or give fewer passages (--doc-limit)",
             )
 
-    async def _events(self, request: WriteRequest, reply: _Reply) -> AsyncIterator[dict[str, Any]]:
+    async def _events(self, request: WriteRequest, reply: _Reply) -> AsyncGenerator[dict[str, Any]]:
         """Yield the events of one answer."""
         messages = [{"role": "user", "content": request.prompt or request.query}]
         if request.system:
@@ -231,6 +235,10 @@ _DATA: Final = ("data", "error")
 _OTHER_FIELDS: Final = ("", "event", "id", "retry")
 #: A carriage return at the end of a block may be the first half of one.
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")
+#: Our name for the end of a text that repeats itself: small models go on until their window ends. It has its
+#: last characters, this many, for so many times; some of them differ, unlike those of a line that is drawn.
+_LOOP: Final = "loop"
+_TURN, _TURNS, _DIFFERENT = 100, 5, 8
 #: Ends of a text that are a decision of the model or of a filter (Gemini's names among them).
 _FILTERED: Final = frozenset(
     ("content_filter", "safety", "recitation", "prohibited_content", "blocklist")
@@ -242,6 +250,7 @@ _CUTS: Final = {
     "model_length": "the model reached the end of its window",
     **dict.fromkeys(_FILTERED, "a filter of the server ended it"),
     **dict.fromkeys(("error", "abort", "cancelled"), "the server broke it off"),
+    _LOOP: "the model repeated itself",
     "": "the stream ended without saying that the text is whole",
 }
 
@@ -254,6 +263,7 @@ class _Reply:
         self._thinking: list[str] = []
         self._refusal: list[str] = []
         self._half = ""
+        self._unread = 0
         self.usage: dict[str, Any] = {}
         self._finish = ""
         self.calls_tools = False
@@ -286,6 +296,10 @@ class _Reply:
         text = _characters(text.removesuffix(self._half) if self._half else text)
         self._thinking += [_characters(thought)] if thought else []
         self._text += [text] if text else []
+        self._unread += len(text)
+        if self._unread >= _TURN:
+            self._unread = 0
+            self._finish = _LOOP if _is_loop(self.text) else self._finish
         return text
 
     @property
@@ -312,6 +326,12 @@ class _Reply:
         if self.finish in _FILTERED and not self.text.strip():
             return f"A filter of the server at {address} kept the model from answering."
         return "The model declined to answer." if self.finish == "refusal" else ""
+
+
+def _is_loop(text: str) -> bool:
+    """Return whether a text ends with what it has said several times."""
+    turn = text[-_TURN:]
+    return len(set(turn)) >= _DIFFERENT and text.count(turn) >= _TURNS
 
 
 def _characters(text: str) -> str:
