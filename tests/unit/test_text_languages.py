@@ -113,3 +113,20 @@ def test_a_document_is_examined_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert {language_of_document(parts) for _ in range(3)} == {"german"}
     assert seen == [" ".join(parts)]
+
+
+LISTS = {
+    "german": "Kunde: Bäckerei Holz, Köln\n\n| Artikel | Menge | Preis |\n| Teppiche | 3 | 88,00 |\n\nNettobetrag: 264,00"
+    " EUR\nRechnungsbetrag: 314,16 EUR\n\nZahlbar innerhalb von 30 Tagen ohne Abzug. Bearbeiter: Herr Uhl.",
+    "polish": "1. Wymiana dachu. Wpłynęły trzy oferty. Wybrano firmę za 184 000 zł, prace ruszą w kwietniu.\n2. Plac"
+    " zabaw. Pani Bąk zbierze podpisy rodziców do końca miesiąca.\n3. Stawka rośnie z 2,10 zł do 2,45 zł od roku.",
+    "turkish": "Kurul 7 Mayıs'ta Nurcan Erdem başkanlığında toplandı. Kursun eylüle ertelenmesine karar verildi,"  # noqa: RUF001
+    " çünkü salonun tavanı onarılıyor. Yeni üniformalar için terzi ile anlaşıldı.",  # noqa: RUF001
+    "japanese": "# 加湿器の使い方\n\nタンクには水を入れてください。フィルターは洗います。満タンで運転できます。",
+}
+
+
+@pytest.mark.parametrize("language", LISTS)
+def test_letters_show_the_language_of_lists(language: str) -> None:
+    """Forms, minutes and lists have few function words; letters show their language then."""
+    assert detect_language(LISTS[language]) == language
