@@ -97,6 +97,10 @@ class Source:
         return self.terms_of(f"{self.text}\n{self.context}")
 
     @cached_property
+    def _above(self) -> frozenset[str]:
+        return self.terms_of(self.context)
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """The folded words of both, and their stems."""
         words = set(_WORD.findall(f"{self.text}\n{self.context}"))
@@ -144,10 +148,10 @@ class Source:
             wanted -= repeated
         for parts in _with_values(self.parts, numbers) if wanted else ():
             terms = frozenset().union(*(one.terms for one in parts))
-            above = f"{parts[0].heading}\n{self.context}"
-            shared = wanted & (terms | self.terms_of(above) if wanted - terms else terms)
+            if wanted - terms:
+                terms |= self.terms_of(parts[0].heading) | self._above
             if wanted & parts[0].terms:
-                yield len(shared) / len(wanted), parts
+                yield len(wanted & terms) / len(wanted), parts
 
     def nearest(self, claim: Claim, least: float) -> str | None:
         """Return the sentence that shares most words with a claim; None below a share of `least`."""
@@ -230,19 +234,17 @@ class Check:
         """
         best, most = None, 0.0
         needed = self._needed(claim, sources)
+        known = frozenset().union(*(one.terms for one in sources))
         for number, source in enumerate(() if claim.is_short else sources, start=1):
             numbers = _terms_of_numbers(claim, needed, source)
-            for share, parts in source.shared(claim, numbers, self._repeated(sources, source)):
+            # An answer repeats the question, also in words that no passage has.
+            repeated = source.terms_of(self._question) - known
+            for share, parts in source.shared(claim, numbers, repeated):
                 if share <= most or share < least:
                     continue
                 if self._stands_in(claim, needed, parts, source) or self.supports(claim, [source]):
                     best, most = (number, source.text[parts[0].start : parts[0].end]), share
         return best
-
-    def _repeated(self, sources: Sequence[Source], source: Source) -> frozenset[str]:
-        """Return the words of the question that no passage has: an answer repeats them in vain."""
-        known = frozenset().union(*(one.terms for one in sources))
-        return source.terms_of(self._question) - known
 
     def _stands_in(
         self, claim: Claim, needed: Sequence[Quantity], parts: Sequence[_Part], source: Source
