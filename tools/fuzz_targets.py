@@ -215,7 +215,7 @@ def _chat(data: bytes) -> object:
     if isinstance(document, dict) and "input" in document:
         return texts_of(bodies.parse_body(document, EmbeddingsBody))
     body = bodies.parse_body(document, ChatBody)
-    return body.asked(_READER), body.notes()
+    return body.asked(_READER), body.notes(document)
 
 
 def _form(data: bytes) -> object:

@@ -169,7 +169,9 @@ def test_values_in_brackets_are_no_markers(cli: Any, tmp_path: Path) -> None:
 @pytest.mark.models
 def test_thoughts_that_turn_out_to_be_some_are_followed_by_the_answer(ask: Any) -> None:
     """A template may have opened them, so a long one is shown; the answer still comes whole."""
-    thoughts = "I read the first document [1]. It names a master. " * 20
+    thoughts = "".join(
+        f"I read line {n} of the first document [1]. It names no {n}. " for n in range(20)
+    )
     live, _ = ask(text(thoughts, "</think>", SAID), "--stream")
 
     assert f"\n{SAID}" in live.out

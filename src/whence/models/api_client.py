@@ -239,12 +239,15 @@ class ApiClient:
         return {name: one for name, one in all_of_them.items() if not self._refuses(name, one)}
 
     def _refuses(self, name: str, value: object) -> bool:
-        # The value of one caller says nothing of the values of others.
-        return (name, repr(value)) in self._refused
+        return (name, self._value_of(value)) in self._refused
+
+    def _value_of(self, value: object) -> str:
+        """Return what is remembered of a refused value: callers choose those of writers, each their own."""
+        return repr(value) if self._endpoint.role == "writer" else ""
 
     def _remember_refused(self, sent: Mapping[str, Any], detail: str) -> bool:
         """Remember the parameters that a refusal names; return whether there are any."""
-        named = {(name, repr(value)) for name, value in sent.items() if name in detail}
+        named = {(name, self._value_of(value)) for name, value in sent.items() if name in detail}
         if len(self._refused) >= _MOST_REFUSED:
             self._refused.clear()
         self._refused |= named

@@ -76,6 +76,8 @@ class _Describer:
         self._seen: set[str] = set()
 
     def describe(self, kind: mi.Type) -> Any:
+        if isinstance(kind, mi.Metadata):  # a type with a description
+            return self.describe(kind.type)
         if isinstance(kind, mi.StructType):
             return self._record(kind)
         if isinstance(kind, mi.UnionType):
