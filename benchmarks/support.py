@@ -14,7 +14,7 @@ five others that share most words with them; true ones also where their own pass
 With `--across` the claims of `claims_across.json` are judged, in other languages than their passages: the rules
 of `whence.text.names` were chosen on those under `chosen`. Those under `judged` were written before the rules,
 those under `later` after them; a few rules were changed after each was read once. Those about letters and codes
-were written before their rules; the counts under `letters judged` were seen thrice, its sentences never.
+were written before their rules; the counts under `letters judged` were seen several times, its sentences never.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ _BUSY = frozenset({408, 409, 425, 429})
 _LIMITED: Final = frozenset({402, 403, 429})
 #: A shorter wait renews no limit of an hour or more.
 _LEAST_OF_PERIOD_S: Final = 60.0
-#: So long at most a server that asks for a wait is sent nothing; the limit may have been raised since.
+#: So long at most a server that asks for a wait is sent nothing. Chosen by hand: the limit may be raised.
 _MOST_HOLD_S: Final = 60.0
 #: So long no request is made after such a limit.
 _SPENT_S: Final = 10.0
@@ -120,7 +120,7 @@ class ApiClient:
         self._endpoint = endpoint
         self._login = (parts.username, parts.password or "") if parts.username else None
         self._query = dict(parse_qsl(parts.query))
-        #: Optional parameters that the server refused, with their values; they are sent no more.
+        #: Optional parameters that the server refused, those of writers with their values; not sent again.
         self._refused: set[tuple[str, str]] = set()
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(endpoint.concurrency)

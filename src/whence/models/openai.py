@@ -237,6 +237,7 @@ _OTHER_FIELDS: Final = ("", "event", "id", "retry")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r(?=[^\n])")
 #: Our name for the end of a text that repeats itself: small models go on until their window ends. It has its
 #: last characters, this many, for so many times; some of them differ, unlike those of a line that is drawn.
+#: Chosen by hand.
 _LOOP: Final = "loop"
 _TURN, _TURNS, _DIFFERENT = 100, 5, 8
 #: Ends of a text that are a decision of the model or of a filter (Gemini's names among them).

@@ -80,6 +80,7 @@ _RANGE: Final = re.compile(r"(\d{1,6})\s{0,4}[\u2013\u2014-]\s{0,4}(\d{1,6})")
 #: Words from which on what stands behind a heading of sources is a sentence.
 _SENTENCE_WORDS: Final = 4
 #: From how many times the number of documents on a number in brackets may be a value of a text.
+#: Chosen by hand.
 _FAR: Final = 10
 #: A range of more documents is none.
 _LONGEST_RANGE: Final = 50

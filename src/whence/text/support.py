@@ -38,7 +38,7 @@ MIN_SUPPORT: Final = 0.34
 #: `python -m benchmarks.support --unmarked`.
 ATTRIBUTED: Final = 0.7
 WORD_FOR_WORD: Final = 0.9
-#: Fewest words of a sentence that count when those of the question do not.
+#: Fewest words of a sentence that count when those of the question do not. Chosen by hand.
 _LEAST_WORDS: Final = 3
 #: Share of the words of a clause in the claim, from which its negation is about the claim.
 _ABOUT: Final = 0.5
