@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whence.operations.search import Search
-from whence.retrieval.duplicates import NearDuplicates, without_duplicates, words_of
+from whence.retrieval.duplicates import NearDuplicates, without_duplicates
 from whence.retrieval.pipeline import search
 from whence.retrieval.services import (
     Embedded,
@@ -31,7 +31,7 @@ MARKED = SECTION.replace("UID and GID", "**UID** and `GID`").replace("\n", "\n  
 def original(*texts: str) -> int | None:
     """Return what the last text duplicates."""
     near = NearDuplicates()
-    return [near.original(words_of(text)) for text in texts][-1]
+    return [near.original(text) for text in texts][-1]
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,18 @@
 """Find the passages of a ranking that say what a better ranked passage says.
 
-In: texts, best first. Out: for each the earlier one that says the same. The candidates of a query are few, so
-the words in common are counted exactly; a sketch (MinHash, SimHash) estimates their share and knows no figures.
+In: passages, best first. Out: for each the earlier one that says the same. The words in common are counted
+exactly where the signatures of two passages do not tell them apart; a sketch (MinHash, SimHash) estimates their
+share and knows no figures.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Final
+
+from whence.text.signatures import compared_words, read_signature, word_signature
 
 if TYPE_CHECKING:
     from whence.schema.passages import Passage
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 _LEAST_SHARE: Final = 0.85
 #: The same where the passage has figures that the earlier one lacks, as numbers of pages and sections are.
 _LEAST_SHARE_WITH_FIGURES: Final = 0.9
-_WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
-#: A space for each ASCII character that is not part of a word.
-_GAPS: Final = {number: " " for number in range(128) if not _WORD.match(chr(number))}
 
 
 class NearDuplicates:
@@ -36,28 +33,25 @@ class NearDuplicates:
     another statement. A passage that says more than the earlier one is none. Case, layout and marks do not
     count.
 
-    Cost: linear in the words; for a passage without many words of its own also a comparison of words with each
-    kept passage, and of runs with those that have nearly all the words.
-
-    Args:
-        lone: Words that no two of the passages have; may be empty.
+    Cost: a comparison of signatures with each kept passage; one of words where they do not tell two passages
+    apart, and of runs where one has nearly all words of the other.
     """
 
-    def __init__(self, lone: AbstractSet[str] = frozenset()) -> None:
-        self._lone = lone
+    def __init__(self) -> None:
         self._kept: list[_Words] = []
 
-    def original(self, words: Sequence[str]) -> int | None:
+    def original(self, text: str, signature: bytes = b"") -> int | None:
         """Return the number of the kept passage that says the same, the one with most words in common.
 
         None keeps the passage under the next number, from 0. Ties go to the lower number.
 
         Args:
-            words: Those of the passage, as `words_of` returns them.
+            text: That of the passage.
+            signature: What `word_signature` returns of it; empty when it is not known.
         """
-        own = _Words(words)
+        own = _Words(text, signature or word_signature(text))
         best, most = None, 0
-        for number, known in enumerate(() if own.is_alone(self._lone) else self._kept):
+        for number, known in enumerate(self._kept):
             if own.says_more_than(known):
                 continue
             if not (own.figures <= known.figures or known.figures <= own.figures):
@@ -72,29 +66,28 @@ class NearDuplicates:
         return best
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words that passages are compared by, in order."""
-    folded = text.casefold()
-    # A table splits ASCII into the same words in half the time.
-    return folded.translate(_GAPS).split() if folded.isascii() else _WORD.findall(folded)
-
-
 class _Words:
-    """The words of a passage."""
+    """The words of a passage, which are read where its signature does not tell enough."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
-        self._distinct = frozenset(words)
+    def __init__(self, text: str, signature: bytes) -> None:
+        self._text = text
+        self._signature = read_signature(signature)
         # Each word but the first two ends a run where it stands first: who lacks the word lacks that run, too.
-        self._least_shared = len(self._distinct) - (1 - _LEAST_SHARE) * len(words) - 2
+        self._most_lacking = (1 - _LEAST_SHARE) * self._signature.words + 2
 
     def says_more_than(self, known: _Words) -> bool:
         """Return whether another passage lacks too many of its words to have nearly all its runs."""
-        return len(self._distinct & known._distinct) < self._least_shared
+        if self._signature.lacking(known._signature) > self._most_lacking:
+            return True
+        return len(self._distinct - known._distinct) > self._most_lacking
 
-    def is_alone(self, lone: AbstractSet[str]) -> bool:
-        """Return whether each other passage lacks too many of its words, for they are among the lone ones."""
-        return len(self._distinct) - len(self._distinct & lone) < self._least_shared
+    @cached_property
+    def _words(self) -> list[str]:
+        return compared_words(self._text)
+
+    @cached_property
+    def _distinct(self) -> frozenset[str]:
+        return frozenset(self._words)
 
     @cached_property
     def runs(self) -> frozenset[tuple[str, ...]]:
@@ -119,22 +112,21 @@ def without_duplicates(
         least_words: A passage of fewer words is kept unless another file has the very same text: a short record
             may equal another.
     """
-    words_of_each = [words_of(one.text) for one in passages]
-    times = Counter(chain.from_iterable(map(frozenset, words_of_each)))
-    near = NearDuplicates({word for word, n in times.items() if n == 1})
+    near = NearDuplicates()
     short: dict[str, Passage] = {}
     compared: list[str] = []
     kept: list[Passage] = []
     originals: dict[str, str] = {}
-    for passage, words in zip(passages, words_of_each, strict=True):
-        if len(words) < least_words:
+    for passage in passages:
+        signature = passage.word_signature or word_signature(passage.text)
+        if read_signature(signature).words < least_words:
             first = short.setdefault(" ".join(passage.text.split()), passage)
             if first is not passage and _of_two_files(first, passage):
                 originals[passage.chunk_id] = first.chunk_id
             else:
                 kept.append(passage)
             continue
-        number = near.original(words)
+        number = near.original(passage.text, signature)
         if number is None:
             kept.append(passage)
             compared.append(passage.chunk_id)

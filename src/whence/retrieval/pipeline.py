@@ -381,6 +381,7 @@ def with_text(passage: Passage, text: ChunkText) -> Passage:
         lead=text.lead,
         metadata=text.metadata,
         digest=text.digest,
+        word_signature=text.word_signature,
         token_codes=text.token_codes,
     )
 

@@ -46,6 +46,8 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Chunk of another edition of the document, the newest or the one asked for, which goes before it."""
     text: str = ""
     """Its text, verbatim; empty until it is read. No trace has it, nor what follows."""
+    word_signature: bytes = b""
+    """Signature of the words of its text, see `whence.text.signatures`; empty when none is kept."""
     lead: str = ""
     """Header of the table or terms of the definition in which its text begins, see `ChunkDraft.lead`."""
     metadata: Mapping[str, Any] = {}

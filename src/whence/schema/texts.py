@@ -30,6 +30,8 @@ class ChunkText(Message, frozen=True, kw_only=True, gc=False):
     """Header of the table or terms of the definition in which it begins, see `ChunkDraft.lead`."""
     digest: str = ""
     """SHA-256 of `content` in UTF-8, hexadecimal."""
+    word_signature: bytes = b""
+    """Signature of the words of `content`, see `whence.text.signatures`; empty when none is kept."""
     tokens: int | None = None
     """Tokens of `content` by the configured embedding model; None unless a plan needs them."""
     token_codes: bytes = b""

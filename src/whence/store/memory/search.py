@@ -67,6 +67,7 @@ from whence.store.vector_statistics import (
     vector_statistics,
 )
 from whence.store.vocabulary import AbsentWords, whole_terms
+from whence.text.signatures import word_signature
 
 
 class StoredDocument(msgspec.Struct):
@@ -180,6 +181,7 @@ class MemoryCollection:
                 lead=chunk.lead,
                 metadata=chunk_metadata(draft, chunk, index),
                 digest=content_digest(chunk.content),
+                word_signature=word_signature(chunk.content),
                 token_codes=code,
             )
             stored = StoredChunk(document, text, vector, terms, text_to_embed(chunk))

@@ -38,8 +38,8 @@ REQUESTED_CHUNKS = (
     + f" JOIN sec_class s ON s.id = c.class_id AND {ALLOWED}{TAGS_JOIN}"
 )
 _TEXTS = (
-    "SELECT c.chunk_key, d.document_id, c.index, c.content, c.lead, c.digest, c.heading, c.section_path,"
-    f" c.page, d.title, d.source_file, d.source_url, d.root, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
+    "SELECT c.chunk_key, d.document_id, c.index, c.content, c.lead, c.digest, c.word_signature, c.heading,"
+    f" c.section_path, c.page, d.title, d.source_file, d.source_url, d.root, d.metadata, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} ORDER BY w.place"
 )
 _CODES = f"SELECT c.chunk_key, k.codes, {DOCUMENT_TAGS}{REQUESTED_CHUNKS} JOIN chunk_codes k ON k.ord = c.ord"
 _VISIBLE = f"SELECT c.chunk_key, {DOCUMENT_TAGS}{REQUESTED_CHUNKS}"
@@ -309,4 +309,5 @@ def _text(row: Any) -> ChunkText:
         lead=row["lead"],
         metadata=chunk_metadata(row_document(row), chunk, row["index"]),
         digest=row["digest"],
+        word_signature=row["word_signature"],
     )

@@ -11,6 +11,7 @@ from whence.store.chunk_ids import chunk_key
 from whence.store.postgres.driver import Connection
 from whence.store.results import content_digest
 from whence.store.validation import json_text
+from whence.text.signatures import word_signature
 
 _DOCUMENT_COLUMNS = (
     "id", "collection_id", "document_id", "digest", "class_id", "chunks", "title",
@@ -20,6 +21,7 @@ _DOCUMENT_COLUMNS = (
 _CHUNK_COLUMNS = (
     "ord", "collection_id", "document", "index", "chunk_key", "class_id", "content", "digest",
     "heading", "section_path", "span_start", "span_end", "embed_text", "embed_prefix", "page", "lead",
+    "word_signature",
 )  # fmt: skip
 #: The text of a chunk or former chunk `c` that is embedded and whose words are counted.
 EMBEDDED_TEXT = "coalesce(nullif(c.embed_text, ''), c.embed_prefix || c.content)"
@@ -129,4 +131,5 @@ def _chunk_rows(
                 *_embedded(chunk),
                 chunk.page,
                 chunk.lead,
+                word_signature(chunk.content),
             )
