@@ -88,6 +88,9 @@ class ConnectionPool:
                 # rows in order of distance without a sort.
                 "enable_seqscan": "off",
                 "enable_sort": "off",
+                # A bitmap of the rows of a reader costs 3 ms of 13 where 10,000 rows are compared; their index
+                # has them in the order of the table.
+                "enable_bitmapscan": "off",
                 "hnsw.iterative_scan": "relaxed_order",
             }
             search_pool = await _create(
