@@ -50,6 +50,6 @@ def test_the_best_places_equal_plain_sums(
     )
 
     scores = _Query.scores(query)
-    places = best_places(scores, n)
+    places = best_places(scores, np.flatnonzero(scores), n)
 
     assert list(zip((-scores[places]).tolist(), places.tolist(), strict=True)) == expected

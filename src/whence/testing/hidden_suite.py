@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from whence.processors.search import SearchParameters, SearchProcessor
@@ -115,6 +115,17 @@ class HiddenSuite:
     """Hidden documents change nothing that a reader sees."""
 
     @given(seen=_seen, before=_hidden, after=_hidden, again=_hidden, asked=_asked)
+    @example(
+        seen=[
+            ("Red Fox", [("red fox", (1, 0, 0)), ("the wood", (0, 1, 0))], 0, {}),
+            ("Der Wald", [("der und die das ist nicht Häuser im Wald", (0, 0, 1))], 0, {}),
+        ],
+        before=[("Fox", [("maker", (1, 0, 0))], 0, {})],
+        after=[("Fox", [("canary", (1, 0, 0))], 0, {})],
+        again=[("Fox", [("maker", (1, 0, 0))], 1, {})],
+        # Of its words a hidden document alone has one that is no function word in a language of the reader.
+        asked=("unseen das ist nicht maker", (1, 0, 0), 3, 0.0, {}),
+    )
     @settings(on_one_store, max_examples=20)
     async def test_hidden_documents_change_nothing(
         self, store: ChunkStore, seen: Any, before: Any, after: Any, again: Any, asked: Any

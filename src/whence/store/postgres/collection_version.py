@@ -32,7 +32,7 @@ WHERE c.name = ${name} AND c.id = ${id} AND l.xmin IS NOT DISTINCT FROM ${versio
 """
 _READ_VERSION = f"""
 SELECT c.id, c.name, c.model_name, c.model_revision, c.model_precision, c.dimension, c.facts_version, c.vector_set,
-    l.analyzer, l.languages, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, c.version AS number, {EPOCH}, {INDEXED}, {MEASURED}
+    l.analyzer, coalesce(l.chunks, 0) AS chunks, l.xmin AS version, c.version AS number, {EPOCH}, {INDEXED}, {MEASURED}
 FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1
 """  # noqa: S608 - only constants
 
@@ -51,7 +51,6 @@ class CollectionVersion(msgspec.Struct, frozen=True, kw_only=True):
     """State of all access classes."""
     analyzer: str
     """The analyzer of its words; empty before the first."""
-    languages: tuple[str, ...]
     metadata_version: int
     """Version of the code that indexed the metadata of its documents."""
     chunks: int
@@ -131,7 +130,6 @@ async def read_view(
         number=row["number"],
         epoch=row["epoch"],
         analyzer=row["analyzer"] or "",
-        languages=tuple(row["languages"] or ()),
         metadata_version=row["facts_version"],
         chunks=row["chunks"],
         indexed=row["indexed"],

@@ -43,13 +43,6 @@ _ADD_CHANGES = f"""
     FROM unnest($2::int[], $3::text[], $4::int[], $5::int[]) w(class_id, language, length, sign)
     GROUP BY 2, 3 {ADD_STATISTICS}"""  # noqa: S608 - only constants
 _ADD_TO_COUNT = "UPDATE lexicon SET chunks = chunks + $2 WHERE collection_id = $1"
-#: Queries are stemmed in the languages of a collection. They stay when the chunks are deleted.
-_ADD_LANGUAGES = """
-    UPDATE lexicon l SET languages = l.languages || new.names
-    FROM (SELECT array_agg(w.name ORDER BY w.name) AS names
-        FROM lexicon k, unnest($2::text[]) w(name)
-        WHERE k.collection_id = $1 AND w.name <> ALL(k.languages)) new
-    WHERE l.collection_id = $1 AND new.names IS NOT NULL"""
 _RESERVE_SLOTS = """
     UPDATE lexicon SET next_slot = next_slot + $2 WHERE collection_id = $1 RETURNING next_slot - $2"""
 # Both by the unique index on (collection_id, term).
@@ -116,8 +109,6 @@ async def write_term_vectors(
     key_ids = await _add_terms(connection, collection_id, {keys[t]: n for t, n in df.items()})
     ids = {term: key_ids[key] for term, key in keys.items()}
     first = await _reserve_slots(connection, collection_id, len(ords))
-    languages = list({one.language for one in words})
-    await connection.execute(_ADD_LANGUAGES, collection_id, languages)
     vectors = await asyncio.to_thread(lambda: [_packed(one, ids) for one in words])
     records = [
         (collection_id, slot, ord_, one.length, one.language, *columns)

@@ -18,7 +18,7 @@ from whence.store.postgres.lexical.forward_index import STATISTICS, write_term_v
 from whence.store.postgres.lexical.merge_policy import MAX_SEGMENT_CHUNKS
 from whence.store.postgres.lexical.segments import flush_postings
 from whence.store.postgres.lexical.vocabulary import add_words
-from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector, count_terms
+from whence.store.term_counts import TermVector, count_terms
 from whence.text.analysis import ANALYZER_VERSION
 from whence.text.languages import detect_language, language_sample
 
@@ -36,8 +36,8 @@ _STATE = """
 _SET_BOOSTS = "UPDATE lexicon SET boosts = $2, analyzer = '' WHERE collection_id = $1"
 # The number of chunks is kept: dense searches use it.
 _RESET = """
-    INSERT INTO lexicon VALUES ($1, $2, $3, 0, 0, 0, $4) ON CONFLICT (collection_id) DO UPDATE
-    SET analyzer = excluded.analyzer, languages = excluded.languages, next_slot = 0, posted = 0"""
+    INSERT INTO lexicon VALUES ($1, $2, 0, 0, 0, $3) ON CONFLICT (collection_id) DO UPDATE
+    SET analyzer = excluded.analyzer, next_slot = 0, posted = 0"""
 #: The texts of the documents after the one whose chunk was indexed last.
 _NEXT_TEXTS = f"""
     SELECT c.ord, c.document, c.content, {EMBEDDED_TEXT} AS text, c.heading,
@@ -102,9 +102,7 @@ async def _reset(connection: Connection, collection_id: int, boosts: FieldBoosts
     """Delete the index that another version of the analyzer made."""
     for table in ("chunk_terms", "term", "segment", "word"):
         await connection.execute(f"DELETE FROM {table} WHERE collection_id = $1", collection_id)  # noqa: S608 - only constants
-    await connection.execute(
-        _RESET, collection_id, _IN_PROGRESS, DEFAULT_LANGUAGES, _numbers(boosts)
-    )
+    await connection.execute(_RESET, collection_id, _IN_PROGRESS, _numbers(boosts))
 
 
 def _analyze(rows: Sequence[Any], boosts: FieldBoosts, *, detect: bool) -> list[TermVector]:

@@ -22,6 +22,7 @@ from whence.store.postgres.collection_version import ReaderView, fetch_versioned
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.visible_postings import (
     VisibleTerm,
+    VisibleTexts,
     read_slots,
     read_words,
 )
@@ -117,6 +118,8 @@ class LexicalRanking:
         self._view = view
         self._slots = slots
         self._scores = scores
+        # Ten times as fast as the places of numbers that are not 0.
+        self._scored = np.flatnonzero(scores > 0)
         self._limit = limit
         self._per_share = per_share
         self._found: list[tuple[float, str, str]] = []
@@ -126,7 +129,7 @@ class LexicalRanking:
 
     def take(self) -> list[int]:
         """Return the slots of the best places that were not returned yet."""
-        places = best_places(self._scores, self._wanted)
+        places = best_places(self._scores, self._scored, self._wanted)
         new = places[self._read :]
         slots: list[int] = self._slots[new].tolist()
         self._taken = dict(zip(slots, (-self._scores[new]).tolist(), strict=True))
@@ -162,30 +165,32 @@ class LexicalRanking:
         return lexical_candidates(sorted(self._found)[: self._limit], self._per_share)
 
     def shares(self, slots: Sequence[int]) -> dict[int, float]:
-        """Return the shares of those slots that have one. Cost: linear in the places."""
-        places = np.flatnonzero(np.isin(self._slots, np.array(slots, np.int32)))
+        """Return the shares of those slots that have one above 0. Cost: linear in their places."""
+        scored = self._scored
+        places = scored[np.isin(self._slots[scored], np.array(slots, np.int32))]
         return dict(zip(self._slots[places].tolist(), self._scores[places].tolist(), strict=True))
 
 
 async def _read_query(connection: Connection, view: ReaderView, query_text: str) -> _Query:
-    words, found = await read_words(
+    words, found, texts = await read_words(
         connection, view, partial(parse_lexical_query, query_text), lambda one: one.terms
     )
-    return _Query(words, found)
+    return _Query(words, found, texts)
 
 
 class _Query:
     """A query with the visible terms of a collection; a place is one among those of all its segments."""
 
-    def __init__(self, words: LexicalQuery, terms: Mapping[str, VisibleTerm]) -> None:
+    def __init__(
+        self, words: LexicalQuery, terms: Mapping[str, VisibleTerm], texts: VisibleTexts
+    ) -> None:
         df = {term: one.df for term, one in terms.items()}
-        known = next((one for one in terms.values() if one.of_chunks), VisibleTerm())
         counts, self.required = words.resolve(df)
         self.terms = terms
-        self.mean = known.mean
+        self.mean = texts.mean
         # The weights are of the terms that the collection has.
         self.weights, self.per_share = query_weights(
-            counts, df, known.of_chunks, one_word=words.one_word
+            counts, df, texts.chunks, one_word=words.one_word
         )
         chunks = {one.segment: one.chunks for term in self.weights for one in terms[term].postings}
         self.segments = list(chunks)
@@ -216,16 +221,21 @@ class _Query:
         return matching
 
 
-def best_places(scores: NDArray[np.float64], n: int) -> NDArray[np.intp]:
-    """Return the n places of the highest scores above 0 and all that tie with the last, best first.
+def best_places(scores: NDArray[np.float64], scored: NDArray[np.intp], n: int) -> NDArray[np.intp]:
+    """Return the n places of the highest scores and all that tie with the last, best first.
 
-    Ties are in the order of places. Cost: linear in the places.
+    Ties are in the order of places. Cost: linear in the places with a score.
+
+    Args:
+        scores: Of all places.
+        scored: The places with a score above 0, ascending.
+        n: Most places, but for ties.
     """
-    places = np.flatnonzero(scores)
+    places, found = scored, scores[scored]
     if len(places) > n:
-        least = np.partition(scores[places], len(places) - n)[len(places) - n]
-        places = places[scores[places] >= least]
-    return places[np.argsort(-scores[places], kind="stable")]
+        best = found >= np.partition(found, len(found) - n)[len(found) - n]
+        places, found = places[best], found[best]
+    return places[np.argsort(-found, kind="stable")]
 
 
 async def lexical_scores(

@@ -29,18 +29,16 @@ _TERM_BYTES = 500
 #: Classes from which on they are looked up in a hash, and postings are fetched whole.
 _MANY_CLASSES = 100
 
-_COLLECTION_CLASSES = (
-    "FROM lexicon_class l WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[])"
+_VISIBLE_TEXTS = versioned(
+    "SELECT l.language, sum(l.chunks)::bigint AS chunks, sum(l.total_length)::bigint AS length"
+    " FROM lexicon_class l WHERE l.collection_id = $1 AND l.class_id = ANY($2::int[]) GROUP BY 1",
+    3,
 )
 # A row for each term and segment. All counts are of visible chunks; `dead` are postings of deleted chunks,
 # which the posting lists still contain. A subquery in place of a join, which would look the bytes up in a cache
 # of joins first.
 _POSTINGS = """
 SELECT t.id, t.term, s.id AS segment, s.chunks,
-    (SELECT coalesce(sum(l.chunks), 0)::bigint {of_classes}) AS of_chunks,
-    (SELECT coalesce(sum(l.total_length), 0)::bigint {of_classes}) AS of_length,
-    (SELECT array_agg(g.language || ' ' || g.n)
-     FROM (SELECT l.language, sum(l.chunks) AS n {of_classes} GROUP BY 1) g) AS languages,
     CASE WHEN s.dead > 0 THEN (
         SELECT coalesce(sum(x.chunks), 0) FROM posting_dead x
         WHERE x.segment = s.id AND x.term = t.id AND x.class_id = ANY($2::int[])) ELSE 0 END::int AS dead,
@@ -57,7 +55,6 @@ WHERE t.collection_id = $1 AND t.term = ANY($3::text[])
 """
 _OF_FEW_CLASSES = versioned(
     _POSTINGS.format(
-        of_classes=_COLLECTION_CLASSES,
         places="p.places",
         counts="p.counts",
         allowed="= ANY($2::int[])",
@@ -68,7 +65,6 @@ _OF_FEW_CLASSES = versioned(
 # cheaper. A generic plan looks up in a hash only what comes out of a subquery.
 _OF_MANY_CLASSES = versioned(
     _POSTINGS.format(
-        of_classes=_COLLECTION_CLASSES,
         places="p.places || ''",
         counts="p.counts || ''",
         allowed="IN (SELECT unnest($2::int[]))",
@@ -98,6 +94,17 @@ class Postings(msgspec.Struct, frozen=True):
         return np.frombuffer(self.visible, "<f4", n, 2 * n).astype(np.float64)
 
 
+class VisibleTexts(msgspec.Struct, frozen=True):
+    """What one reader sees of a collection, all chunks together."""
+
+    chunks: int
+    """Visible chunks."""
+    mean: float
+    """Mean length of them."""
+    languages: dict[str, int]
+    """Number of them in each language."""
+
+
 class VisibleTerm(msgspec.Struct, frozen=True):
     """A term of a collection as one reader sees it."""
 
@@ -105,17 +112,30 @@ class VisibleTerm(msgspec.Struct, frozen=True):
     """0 when the collection does not have the term, and so on below."""
     df: int = 0
     """Visible chunks with it."""
-    of_chunks: int = 0
-    """Visible chunks."""
-    mean: float = 1.0
-    """Mean length of the visible chunks."""
-    languages: dict[str, int] = {}
-    """Number of the visible chunks in each language."""
     postings: tuple[Postings, ...] = ()
 
 
+async def read_texts(connection: Connection, view: ReaderView) -> VisibleTexts:
+    """Return what all visible chunks together tell. Cost: one statement for each version and set of rights."""
+    key = view.key("texts")
+    found: VisibleTexts | None = view.cache.get(key)
+    if found is None:
+        rows = await fetch_versioned(
+            connection, _VISIBLE_TEXTS, view.version, view.version.id, view.classes
+        )
+        seen = [row for row in rows if row["chunks"]]
+        chunks = sum(row["chunks"] for row in seen)
+        found = VisibleTexts(
+            chunks,
+            mean_length(sum(row["length"] for row in seen), chunks),
+            {row["language"]: row["chunks"] for row in seen},
+        )
+        view.cache.put(key, found)
+    return found
+
+
 async def read_terms(
-    connection: Connection, view: ReaderView, terms: Iterable[str]
+    connection: Connection, view: ReaderView, mean: float, terms: Iterable[str]
 ) -> dict[str, VisibleTerm]:
     """Return each term with its visible postings. Cost: linear in those that are not cached."""
     keys = {term: view.key("term", term) for term in terms}
@@ -133,7 +153,7 @@ async def read_terms(
             list(stored.values()),
         )
         for term in missing:
-            found = _visible_term([row for row in rows if row["term"] == stored[term]])
+            found = _visible_term([row for row in rows if row["term"] == stored[term]], mean)
             size = _TERM_BYTES + sum(len(one.visible) for one in found.postings)
             view.cache.put(keys[term], found, size)
             cached[term] = found
@@ -145,10 +165,8 @@ async def read_words(
     view: ReaderView,
     parse: Callable[[tuple[str, ...]], T],
     terms_of: Callable[[T], Iterable[str]],
-) -> tuple[T, dict[str, VisibleTerm]]:
-    """Parse words in the languages of the reader; return them with their terms.
-
-    Any visible term tells these languages, see `languages_of`. They are cached, and words are parsed once then.
+) -> tuple[T, dict[str, VisibleTerm], VisibleTexts]:
+    """Parse words in the languages of the reader, see `languages_of`; return them with their terms.
 
     Args:
         connection: To the database.
@@ -156,37 +174,18 @@ async def read_words(
         parse: Parses the words in some languages.
         terms_of: Returns the terms of parsed words.
     """
-    key = view.key("languages")
-    known: tuple[str, ...] | None = view.cache.get(key)
-    # Words that are no terms in the reader's languages may be terms in those of hidden documents.
-    for asked in [known, view.version.languages] if known else [view.version.languages]:
-        words = parse(asked)
-        found = await read_terms(connection, view, terms_of(words))
-        seen = next((one.languages for one in found.values() if one.of_chunks), None)
-        if seen is not None:
-            break
-    languages = languages_of(seen or {})
-    if seen is not None and known is None:
-        view.cache.put(key, languages)
-    if languages != asked:
-        words = parse(languages)
-        found = await read_terms(connection, view, terms_of(words))
-    return words, found
+    texts = await read_texts(connection, view)
+    words = parse(languages_of(texts.languages))
+    return words, await read_terms(connection, view, texts.mean, terms_of(words)), texts
 
 
-def _visible_term(rows: Sequence[Any]) -> VisibleTerm:
+def _visible_term(rows: Sequence[Any], mean: float) -> VisibleTerm:
     """Join the rows of a term, one for each segment."""
     if not rows:
         return VisibleTerm()
-    first = rows[0]
-    mean = mean_length(first["of_length"], first["of_chunks"])
-    counted = (one.split(" ") for one in first["languages"] or ())
     return VisibleTerm(
-        id=first["id"],
+        id=rows[0]["id"],
         df=sum(len(row["visible"] or b"") // _POSTING_BYTES - row["dead"] for row in rows),
-        of_chunks=first["of_chunks"],
-        mean=mean,
-        languages={language: int(chunks) for language, chunks in counted},
         postings=tuple(
             Postings(row["segment"], row["chunks"], _with_impacts(row["visible"], mean))
             for row in rows

@@ -17,7 +17,7 @@ from whence.store.field_boosts import FieldBoosts
 from whence.store.postgres.collection_version import ReaderView, fetch_versioned, versioned
 from whence.store.postgres.document_rows import EMBEDDED_TEXT
 from whence.store.postgres.driver import Connection
-from whence.store.postgres.lexical.visible_postings import VisibleTerm, read_words
+from whence.store.postgres.lexical.visible_postings import read_words
 from whence.store.term_counts import TermVector
 from whence.store.validation import json_text
 from whence.store.vocabulary import AbsentWords, whole_terms
@@ -149,18 +149,17 @@ async def absent_words(
     """See `ChunkStore`; None while words are not indexed by this version."""
     if view.version.analyzer != ANALYZER_VERSION:
         return None
-    terms, found = await read_words(
+    terms, found, texts = await read_words(
         connection,
         view,
         lambda languages: {word: whole_terms(word, languages) for word in words},
         lambda some: {term for one in some.values() for term in one},
     )
-    known = next((one for one in found.values() if one.of_chunks), VisibleTerm())
     return AbsentWords(
         frozenset(
             word for word, some in terms.items() if some and not any(found[one].df for one in some)
         ),
-        tuple(sorted(language for language, chunks in known.languages.items() if chunks)),
+        tuple(sorted(texts.languages)),
     )
 
 

@@ -20,7 +20,7 @@ from whence.schema.ingest import ChunkDraft, DocumentDraft
 from whence.store.postgres.driver import Connection
 from whence.store.postgres.lexical.forward_index import term_key
 from whence.store.postgres.lexical.segments import chunks_with_terms
-from whence.store.term_counts import DEFAULT_LANGUAGES, TermVector
+from whence.store.term_counts import TermVector
 from whence.store.title_mentions import (
     LINKS_VERSION,
     MentionFinder,
@@ -32,6 +32,7 @@ from whence.store.title_mentions import (
 )
 from whence.store.validation import json_text
 from whence.text.analysis import document_terms
+from whence.text.languages import DEFAULT_LANGUAGE
 
 #: Texts that are read and analyzed at a time.
 _BATCH = 2000
@@ -43,9 +44,8 @@ IS_LINK = (
     " WHERE o.name = m.name AND x.document = c.document)"
 )
 _STATE = """
-    SELECT c.internal, l.version, w.languages FROM collection c
-    LEFT JOIN passage_links l ON l.collection_id = c.id
-    LEFT JOIN lexicon w ON w.collection_id = c.id WHERE c.id = $1"""
+    SELECT c.internal, l.version FROM collection c
+    LEFT JOIN passage_links l ON l.collection_id = c.id WHERE c.id = $1"""
 _HAS_LINKS = "SELECT EXISTS (SELECT FROM passage_links WHERE collection_id = $1)"
 # Batches by the primary keys.
 _NEXT_HEADINGS = """
@@ -96,7 +96,7 @@ async def ensure_links_indexed(connection: Connection, collection_id: int) -> No
     await connection.execute(
         "INSERT INTO passage_links VALUES ($1, $2)", collection_id, LINKS_VERSION
     )
-    language = (row["languages"] or DEFAULT_LANGUAGES)[0]
+    language = DEFAULT_LANGUAGE
     await _index_titles(connection, collection_id, language)
     await _index_mentions(connection, collection_id, language)
 

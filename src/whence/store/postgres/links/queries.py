@@ -16,14 +16,13 @@ from whence.store.postgres.dense.vector_index import VISIBLE_CHUNKS
 from whence.store.postgres.driver import Connection, read_transaction
 from whence.store.postgres.links.indexing import IS_LINK, titles_by_anchor
 from whence.store.postgres.part import PostgresPart
-from whence.store.term_counts import DEFAULT_LANGUAGES
 from whence.store.title_mentions import LINKS_VERSION, MAX_MENTIONS, MAX_TITLED, MentionFinder
 from whence.store.validation import is_text, missing_collection
 from whence.text.analysis import document_terms
+from whence.text.languages import DEFAULT_LANGUAGE
 
 _RESOLVE = f"""
-    SELECT c.id, coalesce(l.languages[1], $2) AS language, {EPOCH}
-    FROM collection c LEFT JOIN lexicon l ON l.collection_id = c.id WHERE c.name = $1"""  # noqa: S608 - only constants
+    SELECT c.id, {EPOCH} FROM collection c WHERE c.name = $1"""  # noqa: S608 - only constants
 _RESOLVE_INDEXED = f"""
     SELECT c.id, {EPOCH} FROM collection c
     JOIN passage_links l ON l.collection_id = c.id AND l.version = $2 WHERE c.name = $1"""  # noqa: S608 - only constants
@@ -106,14 +105,14 @@ class PostgresLinks(PostgresPart):
         if not is_text(collection):
             raise missing_collection(collection)
         async with self.pool.connection() as connection, read_transaction(connection):
-            row = await connection.fetchrow(_RESOLVE, collection, DEFAULT_LANGUAGES[0])
+            row = await connection.fetchrow(_RESOLVE, collection)
             if row is None:
                 raise missing_collection(collection)
             classes = await allowed_classes(connection, access, row["epoch"])
             rows = await connection.fetch(_CHUNKS, *requested_values(access, collection, chunk_ids))
             chunks = allowed_rows(rows, access, "passages")
             around = await connection.fetch(_TITLES_OF_CHUNKS, [one["ord"] for one in chunks])
-            in_query = await _titles_in(connection, row["id"], query_text, row["language"])
+            in_query = await _titles_in(connection, row["id"], query_text)
             ids = sorted({one["name"] for one in around}.union(in_query))
             titled = await _passages(connection, _TITLED, ids, classes, MAX_TITLED, access)
             mentions = await _passages(connection, _MENTIONING, ids, classes, MAX_MENTIONS, access)
@@ -147,11 +146,9 @@ async def _statistics(
     return statistics
 
 
-async def _titles_in(
-    connection: Connection, collection_id: int, text: str, language: str
-) -> frozenset[int]:
+async def _titles_in(connection: Connection, collection_id: int, text: str) -> frozenset[int]:
     """Return the ids of the titles that the first terms of a query mention."""
-    terms = document_terms(text, language)[:MAX_QUERY_WORDS] if text else []
+    terms = document_terms(text, DEFAULT_LANGUAGE)[:MAX_QUERY_WORDS] if text else []
     if not terms:
         return frozenset()
     ids = await titles_by_anchor(connection, collection_id, set(terms))
