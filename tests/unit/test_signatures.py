@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from whence.retrieval.duplicates import without_duplicates
 from whence.schema.passages import Passage
-from whence.text.signatures import compared_words, read_signature, word_signature
+from whence.text.signatures import compared_words, signature_of, word_signature
 
 TEXTS = st.lists(st.text(alphabet="abcdeäß年1_ .\n", max_size=5), max_size=60).map(" ".join)
 
@@ -17,9 +17,9 @@ TEXTS = st.lists(st.text(alphabet="abcdeäß年1_ .\n", max_size=5), max_size=60
 def test_no_signature_lacks_more_than_the_words_do(one: str, other: str) -> None:
     """The bound is a lower one: what the other text has is never counted as lacking."""
     lacking = set(compared_words(one)) - set(compared_words(other))
-    own = read_signature(word_signature(one))
+    own = signature_of(one)
 
-    assert own.lacking(read_signature(word_signature(other))) <= len(lacking)
+    assert own.lacking(signature_of(other)) <= len(lacking)
     assert own.words == len(compared_words(one))
 
 
@@ -34,10 +34,7 @@ def test_case_and_marks_do_not_count(one: str, other: str) -> None:
 
 def test_other_words_have_another_signature() -> None:
     """Two hundred words of which none is in the other text lack most of their bits there."""
-    own, other = (
-        read_signature(word_signature(" ".join(f"{letter}{n}" for n in range(200))))
-        for letter in "ab"
-    )
+    own, other = (signature_of(" ".join(f"{letter}{n}" for n in range(200))) for letter in "ab")
     assert own.lacking(other) > 0.15 * own.words + 2
 
 

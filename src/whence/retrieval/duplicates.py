@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from whence.text.signatures import compared_words, read_signature, word_signature
+from whence.text.signatures import Signature, compared_words, signature_of
 
 if TYPE_CHECKING:
     from whence.schema.passages import Passage
@@ -40,16 +40,16 @@ class NearDuplicates:
     def __init__(self) -> None:
         self._kept: list[_Words] = []
 
-    def original(self, text: str, signature: bytes = b"") -> int | None:
+    def original(self, text: str, signature: Signature | None = None) -> int | None:
         """Return the number of the kept passage that says the same, the one with most words in common.
 
         None keeps the passage under the next number, from 0. Ties go to the lower number.
 
         Args:
             text: That of the passage.
-            signature: What `word_signature` returns of it; empty when it is not known.
+            signature: That of its words; None when it is not known.
         """
-        own = _Words(text, signature or word_signature(text))
+        own = _Words(text, signature or signature_of(text))
         best, most = None, 0
         for number, known in enumerate(self._kept):
             if own.says_more_than(known):
@@ -69,11 +69,11 @@ class NearDuplicates:
 class _Words:
     """The words of a passage, which are read where its signature does not tell enough."""
 
-    def __init__(self, text: str, signature: bytes) -> None:
+    def __init__(self, text: str, signature: Signature) -> None:
         self._text = text
-        self._signature = read_signature(signature)
+        self._signature = signature
         # Each word but the first two ends a run where it stands first: who lacks the word lacks that run, too.
-        self._most_lacking = (1 - _LEAST_SHARE) * self._signature.words + 2
+        self._most_lacking = (1 - _LEAST_SHARE) * signature.words + 2
 
     def says_more_than(self, known: _Words) -> bool:
         """Return whether another passage lacks too many of its words to have nearly all its runs."""
@@ -118,8 +118,8 @@ def without_duplicates(
     kept: list[Passage] = []
     originals: dict[str, str] = {}
     for passage in passages:
-        signature = passage.word_signature or word_signature(passage.text)
-        if read_signature(signature).words < least_words:
+        signature = signature_of(passage.text, passage.word_signature)
+        if signature.words < least_words:
             first = short.setdefault(" ".join(passage.text.split()), passage)
             if first is not passage and _of_two_files(first, passage):
                 originals[passage.chunk_id] = first.chunk_id

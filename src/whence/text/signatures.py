@@ -51,7 +51,8 @@ def word_signature(text: str) -> bytes:
     return len(words).to_bytes(_COUNT_BYTES, "little") + bits.to_bytes(_BITS // 8, "little")
 
 
-def read_signature(signature: bytes) -> Signature:
-    """Read what `word_signature` returned."""
+def signature_of(text: str, stored: bytes = b"") -> Signature:
+    """Return the signature of a text: the one that is stored, as `word_signature` returned it, if any."""
+    signature = stored or word_signature(text)
     count, bits = signature[:_COUNT_BYTES], signature[_COUNT_BYTES:]
     return Signature(int.from_bytes(count, "little"), int.from_bytes(bits, "little"))
